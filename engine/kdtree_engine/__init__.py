@@ -1,0 +1,1 @@
+"""kdtree-engine: DDTree for stock SGLang, its verify attention, and a systemd-aware launcher."""

@@ -1,0 +1,70 @@
+"""Entry point: one typer application, one module per group of commands."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+
+import click
+import typer
+
+from kdops import __version__, paths
+from kdops.cli.output import say, show_error
+from kdops.errors import ExitCode, KdopsError
+
+app = typer.Typer(
+    name="kdops",
+    help="Deploy, watch and compare speculative decoding on your own GPU hosts, under systemd.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=True,
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"kdops {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    pass
+
+
+def _crash_report() -> Path:
+    path = paths.state() / "crash.txt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(traceback.format_exc())
+    return path
+
+
+def main() -> None:
+    """Run the command line; every failure ends in a message and one of the documented exit codes."""
+    try:
+        code = app(standalone_mode=False)
+    except KdopsError as error:
+        show_error(error)
+        sys.exit(error.code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(ExitCode.USAGE)
+    except (KeyboardInterrupt, click.Abort):
+        say("interrupted")
+        sys.exit(ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(ExitCode.FAILED)
+    except Exception as error:
+        say(f"error: kdops itself failed: {type(error).__name__}: {error}")
+        say(f"  remedy: this is a bug; the trace is in {_crash_report()}, please attach it to a report")
+        sys.exit(ExitCode.FAILED)
+    sys.exit(code or ExitCode.OK)
+
+
+if __name__ == "__main__":
+    main()
