@@ -6,7 +6,6 @@ import sys
 import traceback
 from pathlib import Path
 
-import click
 import typer
 
 from kdops import __version__, paths
@@ -31,7 +30,9 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
 ) -> None:
     pass
 
@@ -46,24 +47,14 @@ def _crash_report() -> Path:
 def main() -> None:
     """Run the command line; every failure ends in a message and one of the documented exit codes."""
     try:
-        code = app(standalone_mode=False)
+        app()
     except KdopsError as error:
         show_error(error)
         sys.exit(error.code)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(ExitCode.USAGE)
-    except (KeyboardInterrupt, click.Abort):
-        say("interrupted")
-        sys.exit(ExitCode.INTERRUPTED)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(ExitCode.FAILED)
     except Exception as error:
         say(f"error: kdops itself failed: {type(error).__name__}: {error}")
         say(f"  remedy: this is a bug; the trace is in {_crash_report()}, please attach it to a report")
         sys.exit(ExitCode.FAILED)
-    sys.exit(code or ExitCode.OK)
 
 
 if __name__ == "__main__":
