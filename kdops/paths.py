@@ -9,13 +9,13 @@ _PACKAGE = Path(__file__).parent
 
 
 def data(name: str) -> Path:
-    """Return the folder `name` (templates, playbooks, inventories): beside the package in a checkout, inside it in a wheel."""
+    """Return the data folder `name`: beside the package in a checkout, inside it in a wheel."""
     packaged = _PACKAGE / "_data" / name
     return packaged if packaged.is_dir() else _PACKAGE.parent / name
 
 
 def cache() -> Path:
-    """Return the cache folder: $KDOPS_CACHE, else kdops/ under the XDG cache folder. It holds only what can be rebuilt."""
+    """Return the cache folder ($KDOPS_CACHE, else kdops/ under XDG's): only what can be rebuilt."""
     explicit = os.environ.get("KDOPS_CACHE")
     if explicit:
         return Path(explicit)

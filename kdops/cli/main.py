@@ -47,7 +47,7 @@ def _crash_report() -> Path:
 def main() -> None:
     """Run the command line; every failure ends in a message and one of the documented exit codes."""
     try:
-        app()
+        app(prog_name="kdops")
     except KdopsError as error:
         show_error(error)
         sys.exit(error.code)

@@ -22,7 +22,7 @@ def kdops(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
 def test_help_lists_commands_on_stdout() -> None:
     result = kdops("--help")
     assert result.returncode == 0
-    assert "Usage: kdops" in result.stdout or "Commands:" in result.stdout
+    assert "Usage: kdops" in result.stdout
     assert result.stderr == ""
 
 
@@ -41,7 +41,8 @@ def test_top_level_help_imports_nothing_heavy() -> None:
         "from kdops.cli.main import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "print([m for m in ('ansible','ansible_runner','fabric','paramiko','textual') if m in sys.modules], file=sys.stderr)"
+        "heavy = {'ansible', 'ansible_runner', 'fabric', 'paramiko', 'textual'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stderr.strip() == "[]"
