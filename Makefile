@@ -1,0 +1,33 @@
+# make demo   the main job on a real systemd host on this machine (Debian, root)
+# make test   everything CI runs; make test-all adds the full fault matrix
+KDOPS_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kdops
+export KDOPS_CACHE
+
+.PHONY: help demo test test-all lint format setup clean
+
+help:
+	@sed -n 's/^# //p' $(firstword $(MAKEFILE_LIST))
+	@echo 'make setup  install kdops into the cache folder and print how to call it (no root needed)'
+	@echo 'make lint   ruff, mypy, import contracts; make format rewrites'
+	@echo 'make clean  take the lab down and remove the cache folder $(KDOPS_CACHE)'
+
+demo:
+	@venv=$$(scripts/setup.sh lab) && PATH="$$venv/bin:$$PATH" "$$venv/bin/python" scripts/demo.py
+
+test:
+	@.ci/run
+
+test-all:
+	@.ci/run all
+
+lint:
+	@venv=$$(scripts/setup.sh) && PATH="$$venv/bin:$$PATH" scripts/lint.sh
+
+format:
+	@venv=$$(scripts/setup.sh) && "$$venv/bin/ruff" check --fix . && "$$venv/bin/ruff" format .
+
+setup:
+	@venv=$$(scripts/setup.sh) && echo "export PATH=$$venv/bin:\$$PATH"
+
+clean:
+	@scripts/clean.sh
