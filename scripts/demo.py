@@ -20,7 +20,7 @@ NEW_TOKENS = 96
 
 @dataclass(frozen=True)
 class Arm:
-    """What one profile did on the demo's prompts: tokens/s and acceptance length, averaged over the prompts."""
+    """What one profile did: tokens/s and acceptance length (AL), averaged over the prompts."""
 
     title: str
     tokens_per_second: float
@@ -69,16 +69,12 @@ def main() -> None:
     arms.append(measure("ddtree, rolled back"))
     kdops("history", "lab")
 
-    print(
-        f"\n{'arm':<22} {'tok/s':>8} {'AL':>6}   (4 prompts, {NEW_TOKENS} tokens each, one start: a demo, no verdict)"
-    )
+    print(f"\n{'arm':<22} {'tok/s':>8} {'AL':>6}   (4 prompts of {NEW_TOKENS} tokens, one start: no verdict)")
     for arm in arms:
         length = f"{arm.acceptance_length:.2f}" if arm.acceptance_length is not None else "-"
         print(f"{arm.title:<22} {arm.tokens_per_second:>8.1f} {length:>6}")
     size = subprocess.run(["du", "-sh", paths.cache()], capture_output=True, text=True).stdout.split()[0]
-    print(
-        "\nThe host still runs: kdops status lab, kdops logs lab -f, kdops lab shell lab0; kdops lab down ends it."
-    )
+    print("\nThe host still runs: try kdops status lab, kdops logs lab -f; kdops lab down ends it.")
     print(f"{time.monotonic() - started:.0f} s. Kept: {paths.cache()} ({size}); make clean removes it.")
 
 
