@@ -1,0 +1,121 @@
+"""From what went wrong below (socket, ssh) to what a person can act on."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import socket
+
+import paramiko
+
+from kdops.errors import UnreachableError
+from kdops.host.known_hosts import HostKeyRefusedError
+from kdops.host.settings import SshSettings
+
+
+def unreachable(
+    name: str, hop: SshSettings, error: BaseException, *, jump: bool = False, proxy_said: tuple[str, ...] = ()
+) -> UnreachableError:
+    """Return the UnreachableError for `error`, met while connecting to `hop` on the way to host `name`.
+
+    jump: `hop` is a jump host. proxy_said: last stderr lines of its ProxyCommand.
+    """
+    title, cause, remedy, evidence = _explain(hop, error)
+    if jump:
+        title = f"jump host {hop.hostname} failed: {title}"
+    return UnreachableError(f"{name}: {title}", cause=cause, remedy=remedy, evidence=evidence + proxy_said)
+
+
+def _explain(hop: SshSettings, error: BaseException) -> tuple[str, str, str, tuple[str, ...]]:
+    by_hand = f"ssh -v {shlex.quote(hop.address)}"
+    if isinstance(error, HostKeyRefusedError):
+        return _host_key(hop, error)
+    if isinstance(error, socket.gaierror):
+        return (
+            "host name not resolved",
+            f"{hop.hostname}: {error.strerror}",
+            "correct ansible_host in the inventory, or HostName in your ssh configuration",
+            (),
+        )
+    if isinstance(error, paramiko.PasswordRequiredException):
+        return (
+            "authentication failed",
+            f"the key for {hop.label} is encrypted and no agent holds it",
+            "load it into an agent: ssh-add " + " ".join(map(shlex.quote, hop.identity_files[:1])),
+            (),
+        )
+    if isinstance(error, paramiko.AuthenticationException) or "authentication methods" in str(error):
+        return (
+            "authentication failed",
+            f"{hop.label} accepts none of the keys offered",
+            f"check user and key: {by_hand}",
+            tuple(f"offered: {file}" for file in hop.identity_files if os.access(file, os.R_OK)),
+        )
+    if hop.proxy_command:
+        cause = f"no SSH server answered through it: {error}"
+        return ("ProxyCommand failed", cause, f"run it by hand: {hop.proxy_command}", ())
+    if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):
+        first = next(iter(error.errors.values()), error)
+        return _explain(hop, first)
+    if isinstance(error, paramiko.ChannelException):
+        return (
+            f"{hop.label} not reached from its jump host",
+            f"the jump host says: {error.text}",
+            "check that the host is up and that the jump host may reach it",
+            (),
+        )
+    if isinstance(error, ConnectionRefusedError):
+        return (
+            "connection refused",
+            f"nothing listens at {hop.hostname} port {hop.port}",
+            "check that sshd runs there, and the port (ansible_port)",
+            (),
+        )
+    if isinstance(error, TimeoutError) or getattr(error, "errno", None) in (
+        errno.EHOSTUNREACH,
+        errno.ENETUNREACH,
+    ):
+        return (
+            "timed out" if isinstance(error, TimeoutError) else "no route",
+            f"no answer from {hop.hostname} port {hop.port} ({error})",
+            f"check that the host is up and the network to it: {by_hand}",
+            (),
+        )
+    return (
+        "connection failed",
+        f"{hop.label}: {error or type(error).__name__}",
+        f"try by hand: {by_hand}",
+        (),
+    )
+
+
+def _host_key(hop: SshSettings, error: HostKeyRefusedError) -> tuple[str, str, str, tuple[str, ...]]:
+    name = hop.key_names[0]
+    file = hop.known_hosts_files[0] if hop.known_hosts_files else "~/.ssh/known_hosts"
+    if error.revoked:
+        return (
+            "host key revoked",
+            f"{name} shows a key marked @revoked",
+            "do not connect; ask whoever runs the host which key is right",
+            (f"shown: {error.got}",),
+        )
+    if error.expected:
+        return (
+            "host key changed",
+            f"{name} shows another key than the known one: reinstalled, or someone is in between",
+            f"compare on the host's console (ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub); if it is right:"
+            f" ssh-keygen -R {shlex.quote(name)} -f {shlex.quote(file)}, then connect once with ssh",
+            (
+                *(f"known: {key} ({at})" for key, at in zip(error.expected, error.where, strict=False)),
+                f"shown: {error.got}",
+            ),
+        )
+    scan = f"ssh-keyscan -p {hop.port} {shlex.quote(hop.hostname)}"
+    return (
+        "host key unknown",
+        f"no known_hosts file of ssh has a key for {name}",
+        f"compare the fingerprint with the host's own, then trust it: {scan} >> {shlex.quote(file)}"
+        f" (or connect once: ssh {shlex.quote(hop.address)})",
+        (f"shown: {error.got}",),
+    )
