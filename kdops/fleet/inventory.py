@@ -1,0 +1,157 @@
+"""Variables and their origins, from ansible-core itself: its inventory, its precedence, its templates.
+
+ansible-core 2.19 tags every value it loads with its `Origin` (file, line). bool and None cannot carry a tag; for
+those the key's own tag in the winning layer is used. Imports ansible, which takes 0.3 s: import this module late.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible._internal._datatag._tags import Origin as Tag
+from ansible.errors import AnsibleError
+from ansible.inventory.helpers import sort_groups
+from ansible.inventory.manager import InventoryManager
+from ansible.module_utils._internal._datatag import AnsibleTagHelper
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
+from ansible.vars.manager import VariableManager
+
+from kdops.errors import UsageError
+from kdops.fleet.raw import RawHost, RawInventory
+
+READ = (
+    "engine_", "gpu", "ansible_host", "ansible_user", "ansible_ssh_user", "ansible_port", "ansible_ssh_port",
+    "ansible_private_key_file", "ansible_ssh_private_key_file", "ansible_ssh_common_args", "ansible_ssh_extra_args",
+)  # fmt: skip
+"""Prefixes of the variables kdops reads; templates in others are left alone (they may need a play)."""
+
+_MAGIC = frozenset(
+    "ansible_playbook_python ansible_version ansible_check_mode ansible_diff_mode ansible_forks ansible_inventory_sources "
+    "ansible_limit ansible_play_batch ansible_play_hosts ansible_play_name ansible_skip_tags ansible_run_tags "
+    "ansible_config_file ansible_facts inventory_dir inventory_file inventory_hostname inventory_hostname_short "
+    "groups group_names omit playbook_dir role_names role_path ansible_dependent_role_names ansible_play_role_names "
+    "ansible_parent_role_names ansible_parent_role_paths ansible_collection_name ansible_role_name".split()
+)
+
+
+class _RecordingLoader(DataLoader):  # type: ignore[misc]
+    """Remembers which line of which file holds each top-level key."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: dict[str, dict[str, Tag]] = {}
+
+    def load_from_file(self, file_name: str, *args: Any, **kwargs: Any) -> Any:
+        data = super().load_from_file(file_name, *args, **kwargs)
+        if isinstance(data, dict):
+            tags = {str(key): tag for key in data if (tag := Tag.get_tag(key))}
+            self.keys[str(Path(file_name).absolute())] = tags
+        return data
+
+
+def read(inventory: Path) -> RawInventory:
+    """Read one inventory file or folder.
+
+    Raises UsageError with file and line when Ansible cannot read it or resolve a template.
+    """
+    words = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(words), contextlib.redirect_stderr(words):
+            loader = _RecordingLoader()
+            manager = InventoryManager(loader=loader, sources=[str(inventory)])
+            variables = VariableManager(loader=loader, inventory=manager)
+            hosts = tuple(_host(host, loader, manager, variables) for host in manager.get_hosts())
+    except AnsibleError as error:
+        raise UsageError(
+            f"inventory {inventory} cannot be read",
+            cause=" ".join(str(error).split()),
+            remedy="correct the place named above; `ansible-inventory --list -i <file>` shows the same",
+        ) from None
+    warnings = _warnings(words.getvalue())
+    if not hosts:
+        raise UsageError(
+            f"inventory {inventory} has no hosts",
+            cause=warnings[0] if warnings else "Ansible read it and found none",
+            remedy="write a YAML inventory: all: {hosts: {name: {ansible_host: address}}}",
+            evidence=warnings[1:8],
+        )
+    return RawInventory(hosts, warnings)
+
+
+def _host(
+    host: Any, loader: _RecordingLoader, manager: InventoryManager, variables: VariableManager
+) -> RawHost:
+    found = {
+        str(key): value
+        for key, value in variables.get_vars(host=host, include_hostvars=False, stage="all").items()
+        if str(key) not in _MAGIC
+    }
+    templar = Templar(loader=loader, variables=found)
+    origins: dict[str, tuple[str, int | None]] = {}
+    layers = list(_layers(host, loader, manager))
+    for name, value in found.items():
+        tag = Tag.get_tag(value) or next((layer[name] for layer in reversed(layers) if name in layer), None)
+        origins.update(_origins(name, value, tag))
+    plain = {
+        name: _plain(templar.template(value) if name.startswith(READ) else value)
+        for name, value in found.items()
+    }
+    groups = tuple(
+        group.name for group in sort_groups(host.get_groups()) if group.name not in ("all", "ungrouped")
+    )
+    return RawHost(str(host.name), groups, plain, origins)
+
+
+def _layers(host: Any, loader: _RecordingLoader, manager: InventoryManager) -> Iterator[dict[str, Tag]]:
+    """Yield key → tag of each place a variable of `host` may be written, weakest first (Ansible's precedence)."""
+    groups = sort_groups(host.get_groups())
+    for group in groups:
+        yield _tags(group.vars)
+    for group in groups:
+        yield from _files(loader, manager, "group_vars", group.name)
+    yield _tags(host.vars)
+    yield from _files(loader, manager, "host_vars", host.name)
+
+
+def _files(
+    loader: _RecordingLoader, manager: InventoryManager, folder: str, name: str
+) -> Iterator[dict[str, Tag]]:
+    for source in map(Path, manager._sources):
+        base = (source if source.is_dir() else source.parent).absolute() / folder
+        for path, tags in loader.keys.items():
+            if Path(path).is_relative_to(base):
+                top = Path(path).relative_to(base).parts[0]
+                if top == name or (Path(path).parent == base and Path(top).stem == name):
+                    yield tags
+
+
+def _tags(mapping: Mapping[Any, Any]) -> dict[str, Tag]:
+    return {str(key): tag for key in mapping if (tag := Tag.get_tag(key))}
+
+
+def _origins(path: str, value: Any, tag: Tag | None) -> Iterator[tuple[str, tuple[str, int | None]]]:
+    if tag is not None:
+        yield path, (str(tag.path or tag.description), tag.line_num)
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _origins(f"{path}.{key}", inner, Tag.get_tag(inner) or Tag.get_tag(key) or tag)
+
+
+def _plain(value: Any) -> Any:
+    """Return `value` in JSON types, without Ansible's tags."""
+    if isinstance(value, dict):
+        return {str(_plain(key)): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [_plain(inner) for inner in value]
+    native = AnsibleTagHelper.as_native_type(value)
+    return native if isinstance(native, str | int | float | bool | None) else str(native)
+
+
+def _warnings(text: str) -> tuple[str, ...]:
+    lines = (" ".join(block.split()) for block in text.replace("[WARNING]", "\n\n[WARNING]").split("\n\n"))
+    return tuple(line.removeprefix("[WARNING]:").strip() for line in lines if line)

@@ -1,0 +1,41 @@
+"""A wrong value in an inventory, told with its place, what is allowed and the nearest name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kdops.errors import UsageError
+from kdops.fleet.model import Origin
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong, and where it was written."""
+
+    origin: Origin
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.origin}: {self.text}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return " (did you mean 'x'?)" for the closest of `known`, or nothing."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def refuse(title: str, problems: Sequence[Problem]) -> UsageError:
+    """Return one error that names every problem, in the order of file and line."""
+    ordered = sorted(problems, key=lambda p: (p.origin.source, p.origin.line or 0))
+    first, *rest = [str(problem) for problem in ordered]
+    return UsageError(
+        title,
+        cause=first,
+        remedy="correct "
+        + ("it" if not rest else f"these {len(ordered)} places")
+        + " there, or override once with --set; `kdops config HOST` shows every key",
+        evidence=tuple(rest),
+    )

@@ -1,0 +1,134 @@
+"""Defaults, inventory, profile, --set: the four layers of a setting put together and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kdops.fleet import settings, values
+from kdops.fleet.crosscheck import contradictions
+from kdops.fleet.model import COMMAND_LINE, DEFAULT, Host, Origin
+from kdops.fleet.problems import Problem, nearest, refuse
+from kdops.fleet.profiles import BUILT_IN, DEFAULT_PROFILE, SameAs
+from kdops.fleet.settings import REQUIRED, SETTINGS, EngineConfig
+
+_PREFIX = "engine_"
+_OTHER = ("engine_profile", "engine_profiles")
+_Layer = dict[str, tuple[Any, Origin]]
+
+
+def profile_names(host: Host) -> tuple[str, ...]:
+    """Return the names of all profiles of `host`, built-in ones first."""
+    own = host.variables.get("engine_profiles") or {}
+    return tuple(dict.fromkeys([*BUILT_IN, *(own if isinstance(own, dict) else {})]))
+
+
+def engine_config(
+    host: Host, profile: str | None = None, overrides: Mapping[str, Any] | None = None
+) -> EngineConfig:
+    """Return the validated settings of `host` under `profile` (default: its `engine_profile`, else linear).
+
+    overrides: key (with or without `engine_`) → value; text is read as on the command line (`--set key=text`).
+    Raises UsageError that names every wrong key, type, range and contradiction with file, line and what is allowed.
+    """
+    problems: list[Problem] = []
+    name, name_origin = _profile(host, profile, problems)
+    layers = (
+        {key: (settings.default(key), DEFAULT) for key in SETTINGS},
+        {"service": (host.name, DEFAULT)},
+        dict(_inventory(host, problems)),
+        dict(_profile_layer(host, name, problems)),
+        dict(_command_line(overrides or {}, problems)),
+    )
+    merged: _Layer = {}
+    for layer in layers:
+        merged.update(layer)
+    found: dict[str, Any] = {}
+    for key, (value, origin) in merged.items():
+        if value is REQUIRED:
+            text = f"engine_{key} is not set; {SETTINGS[key].doc}"
+            problems.append(Problem(name_origin if key == "algorithm" else Origin(str(host.inventory)), text))
+            continue
+        if isinstance(value, SameAs):
+            value = merged[value.setting][0]
+        try:
+            found[key] = values.parse(key, value)
+        except values.Wrong as wrong:
+            problems.append(Problem(origin, f"engine_{key}: {wrong}"))
+    origins = {key: origin for key, (_, origin) in merged.items()}
+    if not problems:
+        config = EngineConfig(profile=name, origins=origins, **found)
+        problems += contradictions(config, host)
+    if problems:
+        raise refuse(f"the settings of {host.name} under profile {name!r} are not usable", problems)
+    return config
+
+
+def _profile(host: Host, asked: str | None, problems: list[Problem]) -> tuple[str, Origin]:
+    written = host.variables.get("engine_profile")
+    name, origin = (
+        (asked, Origin("--profile"))
+        if asked is not None
+        else (written, host.origins.get("engine_profile", DEFAULT))
+        if written is not None
+        else (DEFAULT_PROFILE, DEFAULT)
+    )
+    known = profile_names(host)
+    if name not in known:
+        text = f"unknown profile {name!r}{nearest(str(name), known)}; known: {', '.join(known)}"
+        problems.append(Problem(origin, text))
+    return str(name), origin
+
+
+def _inventory(host: Host, problems: list[Problem]) -> Iterator[tuple[str, tuple[Any, Origin]]]:
+    for variable, value in host.variables.items():
+        if variable.startswith(_PREFIX) and variable not in _OTHER:
+            origin = host.origins.get(variable, Origin(str(host.inventory)))
+            if key := _known(variable, origin, problems):
+                yield key, (value, origin)
+
+
+def _profile_layer(
+    host: Host, name: str, problems: list[Problem]
+) -> Iterator[tuple[str, tuple[Any, Origin]]]:
+    for key, value in BUILT_IN.get(name, {}).items():
+        yield key, (value, Origin(f"profile {name}"))
+    written = host.variables.get("engine_profiles")
+    base = host.origins.get("engine_profiles", Origin(str(host.inventory)))
+    if written is not None and not isinstance(written, dict):
+        problems.append(Problem(base, "engine_profiles: must map profile names to engine_* overrides"))
+        return
+    for profile, entries in (written or {}).items():
+        where = host.origins.get(f"engine_profiles.{profile}", base)
+        if not isinstance(entries, dict):
+            problems.append(Problem(where, f"profile {profile!r}: must be a mapping of engine_* overrides"))
+            continue
+        for variable, value in entries.items():
+            origin = host.origins.get(f"engine_profiles.{profile}.{variable}", where)
+            known = _known(variable, origin, problems)
+            if known and profile == name:
+                yield known, (value, origin)
+
+
+def _command_line(
+    overrides: Mapping[str, Any], problems: list[Problem]
+) -> Iterator[tuple[str, tuple[Any, Origin]]]:
+    for variable, value in overrides.items():
+        key = _known(variable if variable.startswith(_PREFIX) else _PREFIX + variable, COMMAND_LINE, problems)
+        if key is None:
+            continue
+        try:
+            parsed = values.from_text(key, value) if isinstance(value, str) else value
+        except values.Wrong as wrong:
+            problems.append(Problem(COMMAND_LINE, f"engine_{key}: {wrong}"))
+            continue
+        yield key, (parsed, COMMAND_LINE)
+
+
+def _known(variable: str, origin: Origin, problems: list[Problem]) -> str | None:
+    key = variable.removeprefix(_PREFIX)
+    if variable.startswith(_PREFIX) and key in SETTINGS:
+        return key
+    known = [_PREFIX + name for name in SETTINGS]
+    problems.append(Problem(origin, f"unknown key {variable!r}{nearest(variable, known + list(_OTHER))}"))
+    return None
