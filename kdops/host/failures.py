@@ -13,6 +13,8 @@ from kdops.errors import UnreachableError
 from kdops.host.known_hosts import HostKeyRefusedError
 from kdops.host.settings import SshSettings
 
+_IS_IT_UP = "check that the host is up and the network to it"
+
 
 def unreachable(
     name: str, hop: SshSettings, error: BaseException, *, jump: bool = False, proxy_said: tuple[str, ...] = ()
@@ -72,16 +74,10 @@ def _explain(hop: SshSettings, error: BaseException) -> tuple[str, str, str, tup
             "check that sshd runs there, and the port (ansible_port)",
             (),
         )
-    if isinstance(error, TimeoutError) or getattr(error, "errno", None) in (
-        errno.EHOSTUNREACH,
-        errno.ENETUNREACH,
-    ):
-        return (
-            "timed out" if isinstance(error, TimeoutError) else "no route",
-            f"no answer from {hop.hostname} port {hop.port} ({error})",
-            f"check that the host is up and the network to it: {by_hand}",
-            (),
-        )
+    if isinstance(error, TimeoutError):
+        return ("timed out", f"no answer from {hop.hostname} port {hop.port}", f"{_IS_IT_UP}: {by_hand}", ())
+    if getattr(error, "errno", None) in (errno.EHOSTUNREACH, errno.ENETUNREACH):
+        return ("no route", f"{hop.hostname} cannot be reached from here", f"{_IS_IT_UP}: {by_hand}", ())
     return (
         "connection failed",
         f"{hop.label}: {error or type(error).__name__}",

@@ -14,11 +14,11 @@ import fabric
 import paramiko
 
 from kdops.host.failures import unreachable
-from kdops.host.known_hosts import PreferKnown, RefuseUntrusted, look_up
+from kdops.host.known_hosts import HostKeyRefusedError, PreferKnown, RefuseUntrusted, look_up
 from kdops.host.settings import ALIVE_COUNT_MAX, ALIVE_INTERVAL_S, CONNECT_TIMEOUT_S, SshSettings
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # its traces would reach stderr
-_FAILURES = (OSError, paramiko.SSHException, EOFError, ValueError)
+_FAILURES = (OSError, paramiko.SSHException, HostKeyRefusedError, EOFError, ValueError)
 
 
 class Hops:

@@ -29,7 +29,7 @@ class KnownKeys:
         return KnownKeys(self.trusted + other.trusted, self.revoked + other.revoked, self.where + other.where)
 
 
-class HostKeyRefusedError(paramiko.SSHException):
+class HostKeyRefusedError(Exception):
     """The host's key is not one the user trusts. `expected` is empty when none is known."""
 
     def __init__(
@@ -91,7 +91,7 @@ def look_up(settings: SshSettings) -> KnownKeys:
     return KnownKeys()
 
 
-class RefuseUntrusted(paramiko.MissingHostKeyPolicy):
+class RefuseUntrusted(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
     """Accept a trusted key, refuse every other one (paramiko is given no known hosts of its own)."""
 
     def __init__(self, known: KnownKeys) -> None:

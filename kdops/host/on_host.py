@@ -1,0 +1,179 @@
+"""Runs on the host, piped to `python3 - SERVICE PORT`: reads one service's state, prints one JSON document.
+
+Standard library only (Python 3.9 or newer) and read-only, so that it works before anything is deployed.
+Every part fails alone: what cannot be read is null, with the reason under "errors".
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+PROPERTIES = (
+    "LoadState,ActiveState,SubState,UnitFileState,StatusText,InvocationID,NRestarts,Result,ExecMainCode,"
+    "ExecMainStatus,MainPID,NeedDaemonReload,DropInPaths,FragmentPath,MemoryCurrent,"
+    "StateChangeTimestampMonotonic"
+)
+GPU_FIELDS = "index,name,memory.used,memory.total,utilization.gpu,temperature.gpu,power.draw,clocks.sm"
+# An allow-list: /server_info also tells the API key.
+SERVER_INFO = """
+    version model_path served_model_name speculative_algorithm speculative_num_draft_tokens
+    speculative_dflash_block_size speculative_draft_window_size ddtree_budget ddtree_topk_cap
+    context_length page_size mem_fraction_static attention_backend kv_cache_dtype tp_size
+    max_running_requests max_total_num_tokens chunked_prefill_size decode_log_interval
+"""
+CURRENT = Path("/opt/kdops/current")
+STATE = Path("/var/lib/kdops")
+LEASE = Path("/run/kdops/lease.json")
+HTTP_SECONDS, COMMAND_SECONDS = 1.0, 3.0
+MOST_BYTES = 1 << 22
+
+errors: dict[str, str] = {}
+
+
+def part(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return function(*arguments); on failure None, and why in `errors` (a missing file is no failure)."""
+    try:
+        return function(*arguments)
+    except FileNotFoundError:
+        return None
+    except Exception as error:
+        errors[name] = f"{type(error).__name__}: {error}"[:300]
+        return None
+
+
+def output(*argv: str) -> str:
+    done = subprocess.run(argv, capture_output=True, timeout=COMMAND_SECONDS, check=False)
+    text = done.stdout.decode(errors="replace")
+    if done.returncode:
+        raise RuntimeError((done.stderr.decode(errors="replace").strip() or text.strip())[:300])
+    return text
+
+
+def show(unit: str) -> dict[str, str]:
+    lines = output("systemctl", "show", unit, "-p", PROPERTIES).splitlines()
+    return {key: value for key, mark, value in (line.partition("=") for line in lines) if mark}
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def document(path: Path) -> Any:
+    with path.open("rb") as file:
+        return json.loads(file.read(MOST_BYTES).decode(errors="replace"))
+
+
+def changed_files(release: Path, manifest: Any) -> list[str]:
+    files = manifest.get("files") if isinstance(manifest, dict) else None
+    changed = []
+    for name, digest in (files if isinstance(files, dict) else {}).items():
+        try:
+            if sha256(release / name) != digest:
+                changed.append(name)
+        except OSError:
+            changed.append(name)
+    return changed
+
+
+def fetch(url: str, key: str | None) -> tuple[int | None, str]:
+    """Return (status, body); (None, reason) when no HTTP answer came."""
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})
+    try:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=HTTP_SECONDS) as answer:
+            return answer.status, answer.read(MOST_BYTES).decode(errors="replace")
+    except urllib.error.HTTPError as error:
+        return error.code, ""
+    except (OSError, ValueError) as error:
+        return None, str(getattr(error, "reason", error))
+
+
+def engine(service: str, manifest: Any, port: int) -> dict[str, Any]:
+    settings = manifest.get("settings") if isinstance(manifest, dict) else None
+    settings = settings if isinstance(settings, dict) else {}
+    port = settings.get("port", port)
+    address = settings.get("bind") or "127.0.0.1"
+    address = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(address, address)
+    try:
+        key = Path(f"/etc/kdops/credentials/{service}.api_key").read_text().strip()
+    except OSError:
+        key = None
+    urls = [f"http://{address}:{port}{path}" for path in ("/health", "/metrics", "/server_info")]
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        health, metrics, info = pool.map(lambda url: fetch(url, key), urls)
+    return {
+        "port": port,
+        "health": health[0],
+        "health_error": health[1] if health[0] is None else None,
+        "metrics": metrics[1] if metrics[0] == 200 else None,
+        "server_info": part("server_info", known_info, info[1]) if info[0] == 200 else None,
+    }
+
+
+def known_info(text: str) -> dict[str, Any]:
+    told = json.loads(text)
+    known = {name: told[name] for name in SERVER_INFO.split() if name in told}
+    states = told.get("internal_states")
+    if isinstance(states, list) and states and isinstance(states[0], dict):
+        known["avg_spec_accept_length"] = states[0].get("avg_spec_accept_length")
+    return known
+
+
+def gpus() -> list[list[str]]:
+    if not shutil.which("nvidia-smi"):
+        return []
+    lines = output("nvidia-smi", f"--query-gpu={GPU_FIELDS}", "--format=csv,noheader,nounits").splitlines()
+    return [[cell.strip() for cell in line.split(",")] for line in lines]
+
+
+def disk(path: Path) -> int:
+    while not path.exists():
+        path = path.parent
+    return shutil.disk_usage(path).free
+
+
+def main(service: str, port: int) -> None:
+    unit = f"kdtree-{service}.service"
+    release = CURRENT.resolve() if CURRENT.is_symlink() else None
+    manifest = part("manifest", document, release / "manifest.json") if release else None
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        later_gpus = pool.submit(part, "gpus", gpus)
+        later_engine = pool.submit(part, "engine", engine, service, manifest, port)
+        properties = part("systemd", show, unit) or {}
+        fragment = properties.get("FragmentPath")
+        report = {
+            "unit": unit,
+            "properties": properties,
+            "unit_sha256": part("unit", sha256, Path(fragment)) if fragment else None,
+            "current": release.name if release else None,
+            "manifest": manifest,
+            "changed_files": part("files", changed_files, release, manifest) if release else None,
+            "txn": part("txn", document, STATE / "txn.json"),
+            "lease": part("lease", document, LEASE),
+            "boot_id": part("boot", Path("/proc/sys/kernel/random/boot_id").read_text),
+            "time": time.time(),
+            "monotonic": time.clock_gettime(time.CLOCK_MONOTONIC),
+            "boottime": time.clock_gettime(time.CLOCK_BOOTTIME),
+            "disk_free": part("disk", disk, CURRENT.parent),
+            "load": part("load", os.getloadavg),
+            "gpus": later_gpus.result(),
+            "engine": later_engine.result(),
+            "errors": errors,
+        }
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

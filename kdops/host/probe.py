@@ -1,0 +1,82 @@
+"""Ask one host, or many at once, how it is: one round trip each, a deadline each."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from kdops.errors import KdopsError, UnreachableError
+from kdops.host.connection import HostConnection
+from kdops.host.status import HostStatus, parse
+
+if TYPE_CHECKING:
+    from kdops.fleet import Host
+
+_SCRIPT = Path(__file__).with_name("on_host.py")
+_DEFAULT_PORT = 30000
+T = TypeVar("T")
+
+
+def probe(connection: HostConnection, timeout: float = 10.0) -> HostStatus:
+    """Return the host's status.
+
+    Raises UnreachableError, or KdopsError when the host has no python3 or its answer is no report.
+    """
+    host = connection.host
+    port = host.variables.get("engine_port", _DEFAULT_PORT)
+    argv = ["python3", "-", host.service, str(port) if str(port).isdecimal() else str(_DEFAULT_PORT)]
+    result = connection.run(argv, stdin=_SCRIPT.read_bytes(), timeout=timeout)
+    try:
+        report = json.loads(result.stdout)
+    except ValueError:
+        report = None
+    if not isinstance(report, dict):
+        said = tuple(result.stderr.decode(errors="replace").splitlines()[-5:])
+        raise KdopsError(
+            f"{host.name}: the host's state cannot be read",
+            cause=said[-1] if said else f"python3 on the host ended with status {result.code}",
+            remedy="check that python3 (3.9 or newer) runs there; a login script must print nothing",
+            evidence=said or tuple(result.text.splitlines()[:5]),
+        )
+    return parse(host.name, report)
+
+
+def each(hosts: Sequence[Host], ask: Callable[[Host], T], deadline: float) -> list[T | KdopsError]:
+    """Return `ask(host)` or its KdopsError for every host, in order, all at once.
+
+    A host that has not answered after `deadline` seconds is an UnreachableError; its thread is left behind.
+    """
+    answers: queue.SimpleQueue[tuple[int, T | BaseException]] = queue.SimpleQueue()
+
+    def work(index: int, host: Host) -> None:
+        try:
+            answers.put((index, ask(host)))
+        except BaseException as error:  # handed to the caller below
+            answers.put((index, error))
+
+    for index, host in enumerate(hosts):
+        threading.Thread(target=work, args=(index, host), daemon=True).start()
+    found: dict[int, T | KdopsError] = {}
+    stop = time.monotonic() + deadline
+    while len(found) < len(hosts) and (left := stop - time.monotonic()) > 0:
+        try:
+            index, answer = answers.get(timeout=left)
+        except queue.Empty:
+            break
+        if isinstance(answer, BaseException) and not isinstance(answer, KdopsError):
+            raise answer
+        found[index] = answer
+    return [found.get(index) or _silent(host, deadline) for index, host in enumerate(hosts)]
+
+
+def _silent(host: Host, deadline: float) -> KdopsError:
+    return UnreachableError(
+        f"{host.name}: timed out",
+        cause=f"no answer within {deadline:g} s",
+        remedy="the host is up but slow, or its network drops packets: try `ssh` by hand",
+    )

@@ -1,0 +1,268 @@
+"""The state of one host's service, as frozen values read from the probe's JSON document."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+TRIAL_DROP_IN = "50-kdops-trial.conf"
+
+
+@dataclass(frozen=True)
+class UnitState:
+    """The unit as systemd(1) reports it. `since` is seconds in the present state; memory is in bytes.
+
+    exit_code is waitid(2)'s si_code (1 exited, 2 killed, 3 dumped), exit_status the status or the signal.
+    """
+
+    name: str
+    load: str = "not-found"
+    active: str = "inactive"
+    sub: str = "dead"
+    enabled: str = ""
+    status_text: str = ""
+    invocation: str = ""
+    restarts: int = 0
+    result: str = "success"
+    exit_code: int = 0
+    exit_status: int = 0
+    main_pid: int = 0
+    need_reload: bool = False
+    drop_ins: tuple[str, ...] = ()
+    fragment: str = ""
+    memory: int | None = None
+    since: float | None = None
+
+    @property
+    def exists(self) -> bool:
+        """True if a unit file is there."""
+        return self.load == "loaded"
+
+    @property
+    def phase(self) -> str:
+        """The load phase the launcher reports in STATUS= (`phase=weights ...`), else an empty string."""
+        words = dict(word.partition("=")[::2] for word in self.status_text.split() if "=" in word)
+        return words.get("phase", "")
+
+
+@dataclass(frozen=True)
+class EngineState:
+    """The engine's HTTP side. health: "ok", "starting", "refused", "no answer" or "http NNN"."""
+
+    port: int
+    health: str
+    metrics: str | None = None
+    server_info: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class GpuSample:
+    """One GPU: memory in MiB, utilization in percent, °C, W, MHz; None where the driver has no value."""
+
+    index: str
+    name: str
+    memory_used: float | None
+    memory_total: float | None
+    utilization: float | None
+    temperature: float | None
+    power: float | None
+    clock: float | None
+
+
+@dataclass(frozen=True)
+class OpenTransaction:
+    """The deploy in progress. lease_left: seconds until the guard takes over (0: the client is gone)."""
+
+    release: str
+    phase: str
+    who: str
+    why: str
+    opened_at: str
+    lease_left: float
+
+
+@dataclass(frozen=True)
+class LastOutcome:
+    """How the last transaction ended. failure is (title, cause, remedy), or None."""
+
+    result: str
+    release: str
+    serves: str | None
+    by: str
+    at: str
+    failure: tuple[str, str, str] | None
+
+
+@dataclass(frozen=True)
+class HostStatus:
+    """Everything one probe saw. `time` is the host's clock (seconds since the epoch); disk_free in bytes."""
+
+    host: str
+    unit: UnitState
+    release: str | None = None
+    profile: str | None = None
+    committed: tuple[str, ...] = ()
+    drift: tuple[str, ...] = ()
+    transaction: OpenTransaction | None = None
+    outcome: LastOutcome | None = None
+    engine: EngineState | None = None
+    gpus: tuple[GpuSample, ...] = ()
+    boot_id: str = ""
+    time: float = 0.0
+    disk_free: int | None = None
+    load: tuple[float, ...] = ()
+    errors: Mapping[str, str] | None = None
+
+
+def parse(host: str, report: Mapping[str, Any]) -> HostStatus:
+    """Return the status in the probe's document. Missing, null or odd values become the field's default."""
+    manifest = _mapping(report.get("manifest"))
+    txn = _mapping(report.get("txn"))
+    unit = _unit(report)
+    return HostStatus(
+        host=host,
+        unit=unit,
+        release=_text(report.get("current")) or None,
+        profile=_text(manifest.get("profile")) or None,
+        committed=tuple(_text(_mapping(c).get("release")) for c in _list(txn.get("committed"))),
+        drift=_drift(unit, manifest, report),
+        transaction=_transaction(_mapping(txn.get("transaction")), report),
+        outcome=_outcome(_mapping(txn.get("outcome"))),
+        engine=_engine(_mapping(report.get("engine"))),
+        gpus=tuple(_gpu(row) for row in _list(report.get("gpus")) if isinstance(row, list)),
+        boot_id=_text(report.get("boot_id")).strip(),
+        time=_number(report.get("time")) or 0.0,
+        disk_free=_whole(report.get("disk_free")),
+        load=tuple(_number(value) or 0.0 for value in _list(report.get("load"))),
+        errors={str(key): _text(value) for key, value in _mapping(report.get("errors")).items()},
+    )
+
+
+def _unit(report: Mapping[str, Any]) -> UnitState:
+    properties = {key: _text(value) for key, value in _mapping(report.get("properties")).items()}
+    get = properties.get
+
+    changed = _number(get("StateChangeTimestampMonotonic"))
+    now = _number(report.get("monotonic"))
+    return UnitState(
+        name=_text(report.get("unit")),
+        load=get("LoadState", "not-found"),
+        active=get("ActiveState", "unknown"),
+        sub=get("SubState", "unknown"),
+        enabled=get("UnitFileState", ""),
+        status_text=get("StatusText", ""),
+        invocation=get("InvocationID", ""),
+        restarts=_whole(get("NRestarts")) or 0,
+        result=get("Result", ""),
+        exit_code=_whole(get("ExecMainCode")) or 0,
+        exit_status=_whole(get("ExecMainStatus")) or 0,
+        main_pid=_whole(get("MainPID")) or 0,
+        need_reload=get("NeedDaemonReload") == "yes",
+        drop_ins=tuple(get("DropInPaths", "").split()),
+        fragment=get("FragmentPath", ""),
+        memory=_whole(get("MemoryCurrent")),
+        since=max(0.0, now - changed / 1e6) if now is not None and changed else None,
+    )
+
+
+def _drift(unit: UnitState, manifest: Mapping[str, Any], report: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what differs from the release's manifest, in words; nothing if there is no manifest."""
+    files = _mapping(manifest.get("files"))
+    if not files:
+        return ()
+    found = []
+    expected = files.get(unit.name)
+    if expected and report.get("unit_sha256") != expected:
+        found.append("unit file edited" if report.get("unit_sha256") else "unit file missing")
+    found += [f"drop-in {path}" for path in unit.drop_ins if not path.endswith(f"/{TRIAL_DROP_IN}")]
+    if unit.need_reload:
+        found.append("daemon-reload needed")
+    found += [f"release file {_text(name)} changed" for name in _list(report.get("changed_files"))]
+    return tuple(found)
+
+
+def _transaction(txn: Mapping[str, Any], report: Mapping[str, Any]) -> OpenTransaction | None:
+    if not txn:
+        return None
+    lease = _mapping(report.get("lease"))
+    until, now = _number(lease.get("until")), _number(report.get("boottime"))
+    ours = (
+        lease.get("transaction") == txn.get("id")
+        and txn.get("boot_id") == _text(report.get("boot_id")).strip()
+    )
+    left = max(0.0, until - now) if ours and until is not None and now is not None else 0.0
+    return OpenTransaction(
+        release=_text(txn.get("release")),
+        phase=_text(txn.get("phase")),
+        who=_text(txn.get("who")),
+        why=_text(txn.get("why")),
+        opened_at=_text(txn.get("opened_at")),
+        lease_left=left,
+    )
+
+
+def _outcome(outcome: Mapping[str, Any]) -> LastOutcome | None:
+    if not outcome:
+        return None
+    failure = _mapping(outcome.get("failure"))
+    return LastOutcome(
+        result=_text(outcome.get("result")),
+        release=_text(outcome.get("release")),
+        serves=_text(outcome.get("serves")) or None,
+        by=_text(outcome.get("by")),
+        at=_text(outcome.get("at")),
+        failure=(_text(failure.get("title")), _text(failure.get("cause")), _text(failure.get("remedy")))
+        if failure
+        else None,
+    )
+
+
+def _engine(engine: Mapping[str, Any]) -> EngineState | None:
+    if not engine:
+        return None
+    code, error = engine.get("health"), _text(engine.get("health_error")).lower()
+    if isinstance(code, int):
+        health = {200: "ok", 503: "starting"}.get(code, f"http {code}")
+    else:
+        health = "refused" if "refused" in error else "no answer"
+    info = engine.get("server_info")
+    return EngineState(
+        port=_whole(engine.get("port")) or 0,
+        health=health,
+        metrics=_text(engine.get("metrics")) or None,
+        server_info=info if isinstance(info, dict) else None,
+    )
+
+
+def _gpu(row: list[Any]) -> GpuSample:
+    cells = [_text(cell) for cell in row] + [""] * 8
+    used, total, busy, heat, power, clock = map(_number, cells[2:8])
+    return GpuSample(cells[0], cells[1], used, total, busy, heat, power, clock)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _whole(value: Any) -> int | None:
+    number = _number(value)
+    # systemd's "[not set]" is no number, and UINT64_MAX stands for it in older versions
+    return int(number) if number is not None and abs(number) < 2**63 else None

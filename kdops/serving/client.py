@@ -1,0 +1,152 @@
+"""SGLang's HTTP side, as seen through a forwarded loopback port."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kdops.errors import KdopsError, UnreachableError
+from kdops.serving.acceptance import Acceptance, acceptance, whole
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One answer. seconds: from request to the last byte, as the client saw it (the round trip included)."""
+
+    text: str
+    output_ids: tuple[int, ...]
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    cached_tokens: int | None
+    finish_reason: str
+    seconds: float
+    acceptance: Acceptance | None
+    sglang_accept_length: float | None
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Completion tokens over the whole request's seconds, prefill included."""
+        return self.completion_tokens / self.seconds if self.completion_tokens and self.seconds > 0 else None
+
+
+class SglangClient:
+    """Requests to one engine. Raises KdopsError when the engine refuses, UnreachableError when it does not answer."""
+
+    def __init__(
+        self, port: int, *, address: str = "127.0.0.1", api_key: str | None = None, timeout: float = 600.0
+    ) -> None:
+        self._address = address
+        self._port = port
+        self._headers = {"Content-Type": "application/json"}
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._timeout = timeout
+
+    def generate(
+        self,
+        prompt: str,
+        *,
+        max_new_tokens: int,
+        temperature: float = 0.0,
+        ignore_eos: bool = False,
+        stop: tuple[str, ...] = (),
+    ) -> Generation:
+        """Generate up to `max_new_tokens` after `prompt`, greedily unless told otherwise."""
+        sampling: dict[str, Any] = {
+            "max_new_tokens": max_new_tokens,
+            "temperature": temperature,
+            "ignore_eos": ignore_eos,
+        }
+        if stop:
+            sampling["stop"] = list(stop)
+        started = time.perf_counter()
+        answer = self._json("POST", "/generate", {"text": prompt, "sampling_params": sampling})
+        return generation(answer, time.perf_counter() - started)
+
+    def server_info(self) -> Mapping[str, Any]:
+        """Return /server_info as the engine tells it. It may hold secrets: pick keys, never store it whole."""
+        return self._json("GET", "/server_info")
+
+    def metrics(self) -> str:
+        """Return /metrics in Prometheus' text format."""
+        return self._request("GET", "/metrics", None).decode(errors="replace")
+
+    def _json(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        raw = self._request(method, path, None if body is None else json.dumps(body).encode())
+        try:
+            answer = json.loads(raw)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise KdopsError(
+                f"{path}: the answer is no JSON object",
+                cause="something other than SGLang may listen there",
+                remedy="check engine_port, and what listens on it",
+                evidence=(raw[:200].decode(errors="replace"),),
+            )
+        return answer
+
+    def _request(self, method: str, path: str, body: bytes | None) -> bytes:
+        connection = http.client.HTTPConnection(self._address, self._port, timeout=self._timeout)
+        try:
+            connection.request(method, path, body, self._headers)
+            answer = connection.getresponse()
+            content = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise UnreachableError(
+                f"the engine does not answer {path}",
+                cause=str(error) or type(error).__name__,
+                remedy="look at `kdops status` and `kdops logs`: is the engine ready?",
+            ) from error
+        finally:
+            connection.close()
+        if answer.status != 200:
+            raise KdopsError(
+                f"the engine refuses {path}: HTTP {answer.status}",
+                cause=_said(content) or answer.reason,
+                remedy="an API key is missing or wrong"
+                if answer.status in (401, 403)
+                else "correct the request, or look at `kdops logs`",
+            )
+        return content
+
+
+def generation(answer: Mapping[str, Any], seconds: float) -> Generation:
+    """Return the typed result of one /generate answer; fields it lacks, or that are null or NaN, are None."""
+    raw = answer.get("meta_info")
+    meta = raw if isinstance(raw, dict) else {}
+    ids = answer.get("output_ids")
+    reason = meta.get("finish_reason")
+    completion = whole(meta.get("completion_tokens"))
+    length = meta.get("spec_accept_length")
+    text = answer.get("text")
+    return Generation(
+        text=text if isinstance(text, str) else "",
+        output_ids=tuple(i for i in ids if isinstance(i, int)) if isinstance(ids, list) else (),
+        prompt_tokens=whole(meta.get("prompt_tokens")),
+        completion_tokens=completion,
+        cached_tokens=whole(meta.get("cached_tokens")),
+        finish_reason=str(reason.get("type")) if isinstance(reason, dict) else str(reason or "unknown"),
+        seconds=seconds,
+        acceptance=acceptance(meta, completion),
+        sglang_accept_length=float(length)
+        if isinstance(length, int | float) and not isinstance(length, bool) and math.isfinite(length)
+        else None,
+    )
+
+
+def _said(content: bytes) -> str:
+    text = content[:2000].decode(errors="replace")
+    try:
+        error = json.loads(text)
+    except ValueError:
+        return text[:300]
+    if isinstance(error, dict):
+        inner = error.get("error", error.get("message", error.get("detail", "")))
+        text = str(inner.get("message", inner)) if isinstance(inner, dict) else str(inner)
+    return text[:300]
