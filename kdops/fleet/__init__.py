@@ -1,5 +1,6 @@
 """Inventory to frozen, validated hosts and engine settings, each value with where it was written."""
 
+from kdops.fleet.changes import effects, expected_server_info, strongest
 from kdops.fleet.fleet import Fleet, load
 from kdops.fleet.gpus import CATALOGUE, Gpu
 from kdops.fleet.model import Host, Origin, SshTarget
@@ -17,7 +18,10 @@ __all__ = [
     "Origin",
     "Setting",
     "SshTarget",
+    "effects",
     "engine_config",
+    "expected_server_info",
     "load",
     "profile_names",
+    "strongest",
 ]

@@ -1,34 +1,118 @@
-"""Settings that are each right and together wrong: found in a second here, after eight minutes of loading there."""
+"""Settings that are each right and together wrong: found here in a second, there after the whole load."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kdops.fleet.model import Host
+from kdops.fleet import facts
+from kdops.fleet.memory import predict
+from kdops.fleet.model import Host, Origin
 from kdops.fleet.problems import Problem
-from kdops.fleet.settings import PLAIN, TREE, EngineConfig
+from kdops.fleet.settings import LINEAR, PLAIN, TREE, EngineConfig
+
+_PAGES = {"flashmla": (64,), "trtllm_mla": (32, 64), "cutedsl_mla": (32, 64), "trtllm_mha": (16, 32, 64, 128)}
+"""Page sizes an attention backend can use; SGLang 0.5.23 changes any other with a warning (overrides.py). Not listed: any."""
+
+_TREE_MASK = ("triton", "fa3", "torch_native")
+"""Backends that read a tree mask."""
+
+_ARCHITECTURES = {"fa3": (80, 90), "fa4": (90, 109), "flashmla": (90, 90), "trtllm_mla": (100, 109),
+                  "cutedsl_mla": (100, 109), "trtllm_mha": (90, 109)}  # fmt: skip
+"""Lowest and highest compute capability × 10 a backend's kernels are built for."""
 
 
 def contradictions(config: EngineConfig, host: Host) -> list[Problem]:
-    """Return every contradiction between the settings of `config`, and between them and the host."""
-    return [Problem(config.origins[key], f"engine_{key}: {text}") for key, text in _found(config, host)]
+    """Return every contradiction between settings, and between them, the host and the models where those are known."""
+    found = [*_hardware(config, host), *_backends(config, host), *_speculative(config)]
+    problems = [Problem(config.origins[key], f"engine_{key}: {text}") for key, text in found]
+    return problems + list(_model(config, host))
 
 
-def _found(config: EngineConfig, host: Host) -> Iterator[tuple[str, str]]:
-    if config.algorithm != PLAIN:
-        yield from _speculative(config)
-    if config.algorithm == TREE and config.tree_budget < config.block_size:
-        yield (
-            "tree_budget",
-            f"{config.tree_budget} rows cannot hold one block; at least engine_block_size = {config.block_size} (root included)",
-        )
+def _hardware(config: EngineConfig, host: Host) -> Iterator[tuple[str, str]]:
+    if config.device == "cpu" and config.lock != "cpu":
+        yield "lock", "the CPU engine has its own environment; engine_lock must be cpu with engine_device cpu"
+    if config.device == "cuda" and config.lock == "cpu":
+        yield "lock", "the CPU environment cannot use a GPU; engine_lock must be cuda with engine_device cuda"
+    if config.device == "cuda" and host.gpu.id == "cpu":
+        yield "device", "cuda, but the host's gpu is cpu; set gpu to an entry of the catalogue"
+    if config.device == "cuda" and config.tp > host.gpu_count:
+        yield "tp", f"{config.tp} GPUs are needed and {host.name} has gpu_count {host.gpu_count}"
+
+
+def _backends(config: EngineConfig, host: Host) -> Iterator[tuple[str, str]]:
+    for key in ("attention_backend", "draft_attention_backend"):
+        backend = getattr(config, key)
+        if backend is None or (key.startswith("draft") and config.algorithm == PLAIN):
+            continue
+        if config.device == "cpu" and backend != "torch_native":
+            yield key, f"{backend} needs a GPU; on the CPU: torch_native"
+        low, high = _ARCHITECTURES.get(backend, (0, 999))
+        if config.device == "cuda" and not low <= host.gpu.sm <= high:
+            yield key, f"{backend} has no kernels for {host.gpu.name} (sm_{host.gpu.sm}); triton has"
+    pages = _PAGES.get(config.attention_backend or "")
+    if pages and config.page_size not in pages:
+        sizes = " or ".join(map(str, pages))
+        yield "page_size", f"{config.page_size}, but {config.attention_backend} needs pages of {sizes}"
+    if config.algorithm == TREE and config.attention_backend not in (None, *_TREE_MASK):
+        names = ", ".join(_TREE_MASK)
+        yield "attention_backend", f"{config.attention_backend} reads no tree mask; DDTREE needs one of {names}"
 
 
 def _speculative(config: EngineConfig) -> Iterator[tuple[str, str]]:
-    if config.draft_model is None:
+    block = f"engine_block_size = {config.block_size}"
+    if config.algorithm in (LINEAR, TREE) and config.draft_model is None:
         yield "draft_model", f"profile {config.profile!r} drafts ({config.algorithm}) and needs a draft model"
-    if config.draft_window is not None and config.draft_window < config.block_size:
+    if config.algorithm != PLAIN and config.draft_window is not None and config.draft_window < config.block_size:
+        yield "draft_window", f"{config.draft_window} is below {block}: the drafter could not see its own block"
+    if config.algorithm == TREE and config.tree_budget < config.block_size:
+        yield "tree_budget", f"{config.tree_budget} rows (root included) cannot hold one block; at least {block}"
+    if config.algorithm != PLAIN:
+        for option in ("pp-size", "attn-dp-size", "dp-size"):
+            if config.extra_args.get(option, 1) not in (1, "1"):
+                yield "extra_args", f"{option} {config.extra_args[option]}: {config.algorithm} works with 1 only"
+
+
+def _model(config: EngineConfig, host: Host) -> Iterator[Problem]:
+    read: dict[str, facts.ModelFacts | None] = {}
+    for variable in ("engine_model_facts", "engine_draft_facts"):
+        try:
+            read[variable] = facts.known(host, config, variable)
+        except ValueError as error:
+            yield Problem(host.origins.get(variable, Origin(str(host.inventory))), f"{variable}: {error}")
+            return
+    target = read["engine_model_facts"]
+    draft = read["engine_draft_facts"] if config.algorithm != PLAIN else None
+    for key, text in _limits(config, host, target, draft):
+        yield Problem(config.origins[key], f"engine_{key}: {text}")
+
+
+def _limits(
+    config: EngineConfig, host: Host, target: facts.ModelFacts | None, draft: facts.ModelFacts | None
+) -> Iterator[tuple[str, str]]:
+    context = config.context_length or (target.positions if target else None)
+    if draft and draft.block_size and draft.block_size != config.block_size:
+        yield "block_size", f"{config.block_size}, but the drafter was trained with {draft.block_size}"
+    if context and draft and draft.positions and draft.positions < context and config.draft_window is None:
         yield (
             "draft_window",
-            f"{config.draft_window} is less than engine_block_size = {config.block_size}; the drafter could not see its own block",
+            f"not set, and the drafter knows {draft.positions} positions of {context}; set a window",
         )
+    if target is None:
+        return
+    if context and target.positions and context > target.positions:
+        yield "context_length", f"{context}, but the model knows {target.positions} positions"
+    prediction = predict(config, host.gpu, target, draft)
+    if prediction.pool_bytes == 0:
+        yield (
+            "memory_fraction",
+            f"{config.memory_fraction:g} leaves no KV pool: the weights alone take "
+            f"{(prediction.weight_bytes or 0) / 1e9:.1f} GB of each GPU's {host.gpu.memory / 1e9:.1f} GB",
+        )
+    elif prediction.tokens is not None and context and context > prediction.tokens:
+        key = "context_length" if config.context_length else "memory_fraction"
+        yield key, (
+            f"requests of up to {context} tokens, but the KV pool is predicted to hold {prediction.tokens}; "
+            "raise engine_memory_fraction or lower engine_context_length"
+        )
+    if prediction.reserve_bytes is not None and prediction.reserve_bytes < 0:
+        yield "memory_fraction", "leaves no room for activations and CUDA graphs once the drafter is loaded"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _MIB = 1024**2
-_GIB = 1024**3
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU. memory: usable bytes as nvidia-smi reports them; bandwidth: bytes/s; sm: compute capability × 10;
+    """One GPU. memory: bytes as nvidia-smi reports them; bandwidth: bytes/s; sm: compute capability × 10;
     shared_memory: bytes one thread block may use (opt-in limit). source names where the figures are from."""
 
     id: str
@@ -61,15 +60,7 @@ CATALOGUE: tuple[Gpu, ...] = (
         227 * 1024,
         f"NVIDIA H100 Tensor Core GPU data sheet; {_SHARED_MEMORY}",
     ),
-    Gpu(
-        "cpu",
-        "CPU",
-        8 * _GIB,
-        2.0e10,
-        0,
-        0,
-        "no accelerator; memory and bandwidth of a small host, for the lab only",
-    ),
+    Gpu("cpu", "CPU", 0, 0.0, 0, 0, "no accelerator: host memory is not predicted"),
 )
 
 BY_ID = {gpu.id: gpu for gpu in CATALOGUE}

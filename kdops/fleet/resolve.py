@@ -13,7 +13,7 @@ from kdops.fleet.profiles import BUILT_IN, DEFAULT_PROFILE, SameAs
 from kdops.fleet.settings import REQUIRED, SETTINGS, EngineConfig
 
 _PREFIX = "engine_"
-_OTHER = ("engine_profile", "engine_profiles")
+_OTHER = ("engine_profile", "engine_profiles", "engine_model_facts", "engine_draft_facts")
 _Layer = dict[str, tuple[Any, Origin]]
 
 
