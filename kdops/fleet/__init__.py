@@ -4,6 +4,7 @@ from kdops.fleet.changes import effects, expected_server_info, strongest
 from kdops.fleet.fleet import Fleet, load
 from kdops.fleet.gpus import CATALOGUE, Gpu
 from kdops.fleet.model import Host, Origin, SshTarget
+from kdops.fleet.redact import redacted
 from kdops.fleet.resolve import engine_config, profile_names
 from kdops.fleet.settings import SETTINGS, Effect, EngineConfig, Setting
 
@@ -23,5 +24,6 @@ __all__ = [
     "expected_server_info",
     "load",
     "profile_names",
+    "redacted",
     "strongest",
 ]

@@ -10,15 +10,14 @@ from kdops.fleet.model import Host, Origin
 from kdops.fleet.problems import Problem
 from kdops.fleet.settings import LINEAR, PLAIN, TREE, EngineConfig
 
-_PAGES = {"flashmla": (64,), "trtllm_mla": (32, 64), "cutedsl_mla": (32, 64), "trtllm_mha": (16, 32, 64, 128)}
+_PAGES = {"flashmla": (64,), "trtllm_mla": (32, 64), "trtllm_mha": (16, 32, 64, 128)}
 """Page sizes an attention backend can use; SGLang 0.5.23 changes any other with a warning (overrides.py). Not listed: any."""
 
 _TREE_MASK = ("triton", "fa3", "torch_native")
 """Backends that read a tree mask."""
 
-_ARCHITECTURES = {"fa3": (80, 90), "fa4": (90, 109), "flashmla": (90, 90), "trtllm_mla": (100, 109),
-                  "cutedsl_mla": (100, 109), "trtllm_mha": (90, 109)}  # fmt: skip
-"""Lowest and highest compute capability × 10 a backend's kernels are built for."""
+_ARCHITECTURES = {"fa3": (80, 90), "trtllm_mla": (100, 129)}
+"""Lowest and highest compute capability × 10 a backend runs on (SGLang 0.5.23 refuses others)."""
 
 
 def contradictions(config: EngineConfig, host: Host) -> list[Problem]:

@@ -147,7 +147,6 @@ class EngineConfig:
             "fa4",
             "flashmla",
             "trtllm_mla",
-            "cutedsl_mla",
             "trtllm_mha",
         ]
         | None

@@ -1,0 +1,121 @@
+"""Settings to the files of a release. Pure: the same arguments give the same bytes on every machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from kdops import paths
+from kdops.fleet.changes import expected_server_info
+from kdops.fleet.model import Host
+from kdops.fleet.redact import redacted
+from kdops.fleet.settings import SETTINGS, EngineConfig, values
+from kdops.render.escape import env_quoted, specifiers
+from kdops.render.files import FileSet, RenderedFile
+from kdops.render.launch import launch_yaml
+
+ROOT = PurePosixPath("/opt/kdops")
+STOP_MARGIN = 30
+"""Seconds systemd waits beyond the drain deadline before it kills."""
+
+_UNNAMED = "release-id"
+
+
+def render(config: EngineConfig, host: Host, engine_digest: str, lock_digest: str) -> FileSet:
+    """Return the release of `config` for `host`.
+
+    engine_digest, lock_digest: hex sha256 of the engine's wheel and of the environment's lock. The release id is the
+    profile and a digest over everything here but the id itself. Raises UsageError if a value cannot be written safely.
+    """
+    unit = f"kdtree-{config.service}.service"
+    settings = values(config)
+    facts = {
+        "profile": config.profile,
+        "host": host.name,
+        "service": config.service,
+        "unit": unit,
+        "engine_digest": engine_digest,
+        "lock_digest": lock_digest,
+        "settings": redacted(settings),
+        "expected": expected_server_info(settings),
+    }
+    draft = _files(config, unit, _UNNAMED, engine_digest, lock_digest)
+    release_id = f"{specifiers(config.profile)}-{_digest(draft, facts)[:10]}"
+    files = _files(config, unit, release_id, engine_digest, lock_digest)
+    manifest = {
+        "release_id": release_id,
+        **facts,
+        "files": {file.path: hashlib.sha256(file.content).hexdigest() for file in files},
+    }
+    content = (json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+    return FileSet(release_id, (*files, RenderedFile("manifest.json", content, 0o644)), manifest)
+
+
+def _files(
+    config: EngineConfig, unit: str, release_id: str, engine_digest: str, lock_digest: str
+) -> tuple[RenderedFile, ...]:
+    release = ROOT / "releases" / release_id
+    caches = ("kdtree/hf", f"kdtree/{lock_digest[:12]}-{engine_digest[:12]}")
+    templates = _templates()
+    service = templates.get_template("engine.service.j2").render(
+        service=config.service,
+        profile=config.profile,
+        user=config.user,
+        venv=ROOT / "venvs" / lock_digest[:12],
+        release=release,
+        caches=caches,
+        api_key=config.api_key_file is not None,
+        start_timeout=config.start_timeout,
+        start_limit_interval=max(600, 3 * config.start_timeout),
+        stop_timeout=config.drain_timeout + STOP_MARGIN,
+        watchdog=config.watchdog,
+    )
+    environment = templates.get_template("engine.env.j2").render(
+        environment=_environment(config, release, caches)
+    )
+    return (
+        RenderedFile(unit, service.encode(), 0o644),
+        RenderedFile("launch.yaml", launch_yaml(config), 0o644),
+        RenderedFile("engine.env", environment.encode(), 0o600),
+    )
+
+
+def _environment(config: EngineConfig, release: PurePosixPath, caches: tuple[str, str]) -> dict[str, str]:
+    hub, compiled = (f"/var/cache/{folder}" for folder in caches)
+    own = {
+        "HOME": compiled,
+        "XDG_CACHE_HOME": compiled,
+        "TRITON_CACHE_DIR": f"{compiled}/triton",
+        "TORCHINDUCTOR_CACHE_DIR": f"{compiled}/inductor",
+        "CUDA_CACHE_PATH": f"{compiled}/cuda",
+        "HF_HOME": hub,
+    }
+    launcher = {
+        row.env: str(getattr(config, name)) for name, row in SETTINGS.items() if row.env is not None
+    }
+    return {**own, **config.environment, **launcher, "PYTHONPATH": f"{release}/site"}
+
+
+def _digest(files: Iterable[RenderedFile], facts: dict[str, Any]) -> str:
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    for file in files:
+        digest.update(f"\0{file.path}\0{file.mode:o}\0{len(file.content)}\0".encode() + file.content)
+    return digest.hexdigest()
+
+
+def _templates() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(paths.data("templates")),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    environment.filters.update(specifiers=specifiers, env_quoted=env_quoted)
+    return environment
