@@ -1,0 +1,74 @@
+"""Where things live on the host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Every path the guard reads or writes, below `root` (tests use a temporary folder)."""
+
+    root: Path = Path("/")
+
+    @property
+    def venvs(self) -> Path:
+        return self.root / "opt/kdops/venvs"
+
+    @property
+    def releases(self) -> Path:
+        return self.root / "opt/kdops/releases"
+
+    @property
+    def current(self) -> Path:
+        return self.root / "opt/kdops/current"
+
+    @property
+    def guard(self) -> Path:
+        return self.root / "opt/kdops/guard/kdops_guard.pyz"
+
+    @property
+    def partial(self) -> Path:
+        """What is still arriving; nothing here is ever served."""
+        return self.releases / ".partial"
+
+    @property
+    def units(self) -> Path:
+        return self.root / "etc/systemd/system"
+
+    @property
+    def state(self) -> Path:
+        return self.root / "var/lib/kdops"
+
+    @property
+    def transaction(self) -> Path:
+        return self.state / "txn.json"
+
+    @property
+    def mutex(self) -> Path:
+        """Held (flock) while one guard command changes the host."""
+        return self.state / "lock"
+
+    @property
+    def audit(self) -> Path:
+        return self.state / "audit.ndjson"
+
+    @property
+    def set_aside(self) -> Path:
+        """Hand-made edits found on the unit during the open transaction."""
+        return self.state / "set-aside"
+
+    @property
+    def lease(self) -> Path:
+        """On a tmpfs: a reboot ends every lease, and a full disk cannot stop its renewal."""
+        return self.root / "run/kdops/lease.json"
+
+    def trial(self, unit: str) -> Path:
+        return self.root / "run/systemd/system" / f"{unit}.d" / "50-kdops-trial.conf"
+
+    def dropins(self, unit: str) -> Path:
+        return self.units / f"{unit}.d"
+
+    def api_key(self, service: str) -> Path:
+        return self.root / "etc/kdops/credentials" / f"{service}.api_key"

@@ -1,0 +1,312 @@
+"""The transaction: every change of the host's state, each step recorded before it is made."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from kdops.errors import ExitCode, KdopsError
+from kdops.guard import closing, decide, explain, release
+from kdops.guard.context import Context
+from kdops.guard.decide import Engine
+from kdops.guard.drift import drift
+from kdops.guard.model import ADOPTED, Failure, Phase, Result, State, Transaction
+from kdops.guard.request import Request
+from kdops.guard.tick import finish
+
+_EVIDENCE = 15
+
+
+def begin(ctx: Context, request: Request) -> dict[str, Any]:
+    """Take the lock and open a transaction; `changed` is false when the release already serves without drift.
+
+    Raises KdopsError (exit 4) while another client holds the lock, or while the guard still finishes the
+    transaction of a client that is gone.
+    """
+    state = ctx.store.load()
+    if state.transaction is not None and state.transaction.id != request.id:
+        if left := ctx.leases.left(state.transaction):
+            raise _locked(state.transaction, left)
+        finish(ctx)
+        state = ctx.store.load()
+        if state.transaction is not None:
+            raise _finishing(state.transaction)
+    if state.transaction is None:
+        if not request.force and _serves(ctx, state, request.release):
+            return {"changed": False, "release": request.release, "phase": None}
+        state = _open(ctx, state, request)
+    ctx.leases.renew(request.id, request.lease)
+    ctx.systemd.start("kdops-guard.timer")
+    txn = state.transaction
+    assert txn is not None
+    here = txn.release.startswith(ADOPTED) or release.present(ctx.layout, txn.release)
+    return {"changed": True, "release": txn.release, "phase": txn.phase, "present": here, "loads": loads(ctx)}
+
+
+def _open(ctx: Context, state: State, request: Request) -> State:
+    serving = state.serving
+    adopt = request.adopt if serving is None else serving.unit if serving.adopted else ""
+    target_unit = (
+        request.release.removeprefix(ADOPTED) if request.release.startswith(ADOPTED) else request.unit
+    )
+    txn = Transaction(
+        id=request.id,
+        release=request.release,
+        unit=target_unit,
+        service=request.service,
+        who=request.who,
+        why=request.why,
+        lease=request.lease,
+        boot_id=ctx.clock.boot_id(),
+        opened_at=ctx.clock.utc(),
+        phase=Phase.LOCKED,
+        phases={Phase.LOCKED: ctx.clock.boottime()},
+        invocation=ctx.systemd.show(target_unit).invocation,
+        ready_timeout=request.ready_timeout,
+        adopting=adopt,
+        adopting_enabled=bool(adopt) and ctx.systemd.show(adopt).enabled == "enabled",
+    )
+    if adopt and ctx.systemd.show(adopt).load != "loaded":
+        raise KdopsError(
+            f"unit {adopt} is not on this host",
+            cause="engine_adopted_unit names it as the service to replace",
+            remedy="correct or remove engine_adopted_unit in the inventory",
+            code=ExitCode.REFUSED,
+        )
+    ctx.store.reserve()
+    shutil.rmtree(ctx.layout.partial, ignore_errors=True)
+    state = replace(state, transaction=txn)
+    ctx.store.save(state)
+    return state
+
+
+def heartbeat(ctx: Context, id_: str, seconds: float) -> dict[str, Any]:
+    """Renew the lease; needs no mutex, so a long smoke test does not starve it. 0 seconds hands over to the
+    guard.
+    """
+    txn = ctx.store.load().transaction
+    if txn is None or txn.id != id_:
+        return {"held": False}
+    ctx.leases.renew(id_, seconds)
+    return {"held": True, "phase": txn.phase}
+
+
+def uploading(ctx: Context, id_: str) -> dict[str, Any]:
+    """Make the folder that the bundle is uploaded to."""
+    _enter(ctx, _own(ctx, id_, Phase.LOCKED, Phase.UPLOADING), Phase.UPLOADING)
+    shutil.rmtree(ctx.layout.partial, ignore_errors=True)
+    ctx.layout.partial.mkdir(parents=True, mode=0o700)
+    return {"bundle": str(ctx.layout.partial / release.BUNDLE)}
+
+
+def upload_done(ctx: Context, id_: str) -> dict[str, Any]:
+    """Unpack and prove the uploaded bundle."""
+    txn = _own(ctx, id_, Phase.UPLOADING)
+    arrived = release.unpack(ctx.layout, txn.release)
+    return {"release": arrived.id, "path": str(arrived.path)}
+
+
+def switch(ctx: Context, id_: str) -> dict[str, Any]:
+    """Put the release in place; the old engine keeps serving. Hand-made drop-ins are set aside and named."""
+    txn = _own(ctx, id_, Phase.LOCKED, Phase.UPLOADING, Phase.SWITCHING)
+    if txn.release.startswith(ADOPTED):
+        _enter(ctx, txn, Phase.SWITCHING)
+        return {"release": txn.release, "set_aside": []}
+    new = release.load(ctx.layout, txn.release)
+    if damage := new.damage():
+        raise KdopsError(
+            f"release {new.id} is damaged on this host",
+            cause="; ".join(damage),
+            remedy="deploy it again: a damaged release is uploaded anew",
+            code=ExitCode.REFUSED,
+        )
+    if not (ctx.layout.venvs / new.venv / "bin" / "python").exists():
+        raise KdopsError(
+            f"the Python environment {new.venv} of release {new.id} is not on this host",
+            cause=f"{ctx.layout.venvs / new.venv} is missing",
+            remedy="deploy again with an index or kdops_wheel_dir, so that it can be built",
+            code=ExitCode.REFUSED,
+        )
+    _enter(ctx, txn, Phase.SWITCHING)
+    moved = release.set_aside(ctx.layout, new.unit)
+    release.install_unit(ctx.layout, new)
+    release.point_current(ctx.layout, new.id)
+    release.set_trial(ctx.layout, new.unit)
+    ctx.systemd.reload()
+    return {"release": new.id, "set_aside": moved}
+
+
+def start(ctx: Context, id_: str) -> dict[str, Any]:
+    """Stop what serves (it drains) and start the new release; returns once the jobs are queued."""
+    txn = _own(ctx, id_, Phase.SWITCHING)
+    state = ctx.store.load()
+    txn = _enter(ctx, txn, Phase.STARTING)
+    for unit in closing.others(state, txn, txn.unit):
+        ctx.systemd.stop(unit)
+        ctx.systemd.disable(unit)
+    ctx.systemd.restart(txn.unit)
+    return {"phase": txn.phase}
+
+
+def wait(ctx: Context, id_: str) -> dict[str, Any]:
+    """Report what the engine does now; `settled` when a decision is due, `closed` with the outcome when it
+    was made.
+    """
+    state = ctx.store.load()
+    txn = state.transaction
+    if txn is None or txn.id != id_:
+        return _after(state, id_)
+    ctx.leases.renew(id_, txn.lease)
+    if txn.phase is Phase.RESTORING:
+        closing.settle(ctx, state, by="client")
+        state = ctx.store.load()
+        if state.transaction is None:
+            return _after(state, id_)
+    unit = ctx.systemd.show(closing.watched(state, txn))
+    seen = decide.engine(txn, unit)
+    waited = ctx.clock.boottime() - txn.phases[txn.phase]
+    if txn.phase is Phase.STARTING:
+        if seen is Engine.FAILED:
+            lines = ctx.clean(ctx.systemd.journal(unit.invocation, _EVIDENCE))
+            txn = _fail(ctx, txn, explain.failed_start(txn.release, unit, lines))
+        elif seen is not Engine.READY and waited > txn.ready_timeout:
+            lines = ctx.clean(ctx.systemd.journal(unit.invocation, _EVIDENCE))
+            txn = _fail(ctx, txn, explain.not_ready(txn.release, waited, unit, lines))
+    return {
+        "closed": False,
+        "settled": txn.failure is not None or (txn.phase is Phase.STARTING and seen is Engine.READY),
+        "phase": txn.phase,
+        "engine": seen,
+        "failure": txn.failure and txn.failure.__dict__,
+        "status_text": unit.status_text,
+        "seconds": round(waited, 1),
+    }
+
+
+def smoke(ctx: Context, id_: str) -> dict[str, Any]:
+    """Test the new release on the host. Raises KdopsError (exit 6), recorded as the transaction's failure."""
+    txn = _own(ctx, id_, Phase.STARTING)
+    ctx.leases.renew(id_, max(txn.lease, 30.0))
+    try:
+        result = ctx.smoke_test(txn)
+    except KdopsError as error:
+        _fail(ctx, txn, Failure(error.title, error.cause, error.remedy, error.code, error.evidence))
+        raise
+    ctx.leases.renew(id_, txn.lease)
+    _enter(ctx, replace(txn, smoke=result), Phase.SMOKED)
+    return {"smoke": result}
+
+
+def commit(ctx: Context, id_: str) -> dict[str, Any]:
+    """Make the smoke-tested release the committed one and arm its automatic restart."""
+    txn = _own(ctx, id_, Phase.SMOKED)
+    closing.commit(ctx, ctx.store.load(), txn, by="client")
+    return _after(ctx.store.load(), id_)
+
+
+def restore(ctx: Context, id_: str, reason: str) -> dict[str, Any]:
+    """Go back to the last committed release; `wait` tells when it serves. Before the switch: abort."""
+    state = ctx.store.load()
+    txn = state.transaction
+    if txn is None or txn.id != id_:
+        return _after(state, id_)
+    if txn.failure is None:
+        title = f"the deploy of {txn.release} was given up"
+        txn = _fail(ctx, txn, Failure(title, ctx.clean((reason,))[0], "deploy again", ExitCode.ROLLED_BACK))
+        state = ctx.store.load()
+    if txn.phase.before_switch:
+        closing.close(ctx, state, txn, Result.ABORTED, by="client")
+    elif txn.phase is not Phase.RESTORING:
+        closing.go_back(ctx, state, txn, by="client")
+    return _after(ctx.store.load(), id_)
+
+
+def loads(ctx: Context) -> list[float]:
+    """Return the seconds that committed starts took on this host, oldest first (for an ETA)."""
+    lines = (line for line in ctx.store.history() if line.get("result") == Result.COMMITTED)
+    return [line["seconds"]["starting"] for line in lines if "starting" in line.get("seconds", {})][-10:]
+
+
+def _after(state: State, id_: str) -> dict[str, Any]:
+    if state.transaction is not None and state.transaction.id == id_:
+        return {"closed": False, "settled": False, "phase": state.transaction.phase}
+    outcome = state.outcome
+    if outcome is None or outcome.transaction != id_:
+        raise _gone(id_)
+    return {"closed": True, "settled": True, "outcome": closing.outcome_json(outcome)}
+
+
+def _own(ctx: Context, id_: str, *phases: Phase) -> Transaction:
+    state = ctx.store.load()
+    txn = state.transaction
+    if txn is None or txn.id != id_:
+        raise _gone(id_)
+    if txn.phase not in phases:
+        raise KdopsError(
+            "a step of the deploy came out of order",
+            cause=f"the transaction is in phase '{txn.phase}', not '{phases[0]}'",
+            remedy="deploy again",
+        )
+    if txn.boot_id != ctx.clock.boot_id():
+        raise KdopsError(
+            "the host was restarted during the deploy",
+            cause=f"the deploy of {txn.release} was in phase '{txn.phase}' before the restart",
+            remedy="wait a few seconds for the guard to finish it, then deploy again",
+        )
+    ctx.leases.renew(id_, txn.lease)
+    return txn
+
+
+def _enter(ctx: Context, txn: Transaction, phase: Phase) -> Transaction:
+    return ctx.enter(txn, phase)
+
+
+def _fail(ctx: Context, txn: Transaction, failure: Failure) -> Transaction:
+    return ctx.record(replace(txn, failure=failure))
+
+
+def _serves(ctx: Context, state: State, wanted: str) -> bool:
+    serving = state.serving
+    if serving is None or serving.release != wanted or ctx.systemd.show(serving.unit).active != "active":
+        return False
+    return serving.adopted or not drift(ctx, state)
+
+
+def _gone(id_: str) -> KdopsError:
+    return KdopsError(
+        "this deploy is no longer open on the host",
+        cause=f"transaction {id_} was finished by the guard and another one came after it",
+        remedy="`kdops history` and `kdops status` tell how it ended; deploy again if needed",
+    )
+
+
+def describe(txn: Transaction) -> Mapping[str, Any]:
+    """Return who holds the lock and why."""
+    return {
+        "who": txn.who,
+        "why": txn.why,
+        "since": txn.opened_at,
+        "release": txn.release,
+        "phase": txn.phase,
+    }
+
+
+def _locked(txn: Transaction, left: float) -> KdopsError:
+    why = f" ({txn.why})" if txn.why else ""
+    return KdopsError(
+        "another deploy is running on this host",
+        cause=f"{txn.who} deploys {txn.release}{why} since {txn.opened_at}, phase '{txn.phase}'",
+        remedy=f"wait for it; if that client is gone, the guard takes over in {left:.0f} s",
+        code=ExitCode.LOCKED,
+    )
+
+
+def _finishing(txn: Transaction) -> KdopsError:
+    return KdopsError(
+        "the guard still finishes an interrupted deploy on this host",
+        cause=f"{txn.who} deployed {txn.release} and is gone; phase '{txn.phase}'",
+        remedy="watch it with `kdops status`, then deploy again",
+        code=ExitCode.LOCKED,
+    )
