@@ -33,16 +33,16 @@ def read(inventory: Path) -> RawInventory:
 
 
 def _key(inventory: Path) -> str | None:
-    """Return a digest of everything the result depends on, or None if that cannot be known (scripts, vaults, lookups)."""
+    """Return a digest of everything the result depends on, or None if that cannot be known (scripts, vaults,
+    lookups).
+    """
     digest = hashlib.sha256(f"{__version__} {inventory.absolute()}".encode())
     names = {name for name in os.environ if name.startswith("ANSIBLE_")}
     root = inventory if inventory.is_dir() else inventory.parent
     folders = [root] if inventory.is_dir() else [root / "group_vars", root / "host_vars"]
     files = [inventory] if inventory.is_file() else []
     files += sorted(path for folder in folders for path in folder.rglob("*") if path.is_file())
-    files += [
-        path for path in (Path("ansible.cfg"), Path.home() / ".ansible.cfg", Path("/etc/ansible/ansible.cfg"))
-    ]
+    files += [Path("ansible.cfg"), Path.home() / ".ansible.cfg", Path("/etc/ansible/ansible.cfg")]
     for path in files:
         try:
             content = path.read_bytes()
@@ -79,7 +79,7 @@ def _load(path: Path) -> RawInventory | None:
 
 
 def _store(path: Path, result: RawInventory) -> None:
-    """Write the entry, readable by its owner alone; a cache that cannot be written costs time, nothing else."""
+    """Write the entry, readable by its owner alone; a cache that cannot be written only costs time."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:

@@ -33,7 +33,9 @@ def applies(name: str, settings: Mapping[str, Any]) -> bool:
 
 
 def expected_server_info(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `/server_info` of a right engine says: its key → value. Settings left to SGLang are not in it."""
+    """Return what `/server_info` of a right engine says: its key → value. Settings left to SGLang are not in
+    it.
+    """
     expected: dict[str, Any] = {}
     for name, row in SETTINGS.items():
         value = settings[name]

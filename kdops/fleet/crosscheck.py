@@ -11,7 +11,9 @@ from kdops.fleet.problems import Problem
 from kdops.fleet.settings import LINEAR, PLAIN, TREE, EngineConfig
 
 _PAGES = {"flashmla": (64,), "trtllm_mla": (32, 64), "trtllm_mha": (16, 32, 64, 128)}
-"""Page sizes an attention backend can use; SGLang 0.5.23 changes any other with a warning (overrides.py). Not listed: any."""
+"""Page sizes an attention backend can use; SGLang 0.5.23 changes any other with a warning (overrides.py). Not
+listed: any.
+"""
 
 _TREE_MASK = ("triton", "fa3", "torch_native")
 """Backends that read a tree mask."""
@@ -21,7 +23,9 @@ _ARCHITECTURES = {"fa3": (80, 90), "trtllm_mla": (100, 129)}
 
 
 def contradictions(config: EngineConfig, host: Host) -> list[Problem]:
-    """Return every contradiction between settings, and between them, the host and the models where those are known."""
+    """Return every contradiction between settings, and between them, the host and the models where those are
+    known.
+    """
     found = [*_hardware(config, host), *_backends(config, host), *_speculative(config)]
     problems = [Problem(config.origins[key], f"engine_{key}: {text}") for key, text in found]
     return problems + list(_model(config, host))
@@ -54,21 +58,37 @@ def _backends(config: EngineConfig, host: Host) -> Iterator[tuple[str, str]]:
         yield "page_size", f"{config.page_size}, but {config.attention_backend} needs pages of {sizes}"
     if config.algorithm == TREE and config.attention_backend not in (None, *_TREE_MASK):
         names = ", ".join(_TREE_MASK)
-        yield "attention_backend", f"{config.attention_backend} reads no tree mask; DDTREE needs one of {names}"
+        yield (
+            "attention_backend",
+            f"{config.attention_backend} reads no tree mask; DDTREE needs one of {names}",
+        )
 
 
 def _speculative(config: EngineConfig) -> Iterator[tuple[str, str]]:
     block = f"engine_block_size = {config.block_size}"
     if config.algorithm in (LINEAR, TREE) and config.draft_model is None:
         yield "draft_model", f"profile {config.profile!r} drafts ({config.algorithm}) and needs a draft model"
-    if config.algorithm != PLAIN and config.draft_window is not None and config.draft_window < config.block_size:
-        yield "draft_window", f"{config.draft_window} is below {block}: the drafter could not see its own block"
+    if (
+        config.algorithm != PLAIN
+        and config.draft_window is not None
+        and config.draft_window < config.block_size
+    ):
+        yield (
+            "draft_window",
+            f"{config.draft_window} is below {block}: the drafter could not see its own block",
+        )
     if config.algorithm == TREE and config.tree_budget < config.block_size:
-        yield "tree_budget", f"{config.tree_budget} rows (root included) cannot hold one block; at least {block}"
+        yield (
+            "tree_budget",
+            f"{config.tree_budget} rows (root included) cannot hold one block; at least {block}",
+        )
     if config.algorithm != PLAIN:
         for option in ("pp-size", "attn-dp-size", "dp-size"):
             if config.extra_args.get(option, 1) not in (1, "1"):
-                yield "extra_args", f"{option} {config.extra_args[option]}: {config.algorithm} works with 1 only"
+                yield (
+                    "extra_args",
+                    f"{option} {config.extra_args[option]}: {config.algorithm} works with 1 only",
+                )
 
 
 def _model(config: EngineConfig, host: Host) -> Iterator[Problem]:
@@ -109,9 +129,12 @@ def _limits(
         )
     elif prediction.tokens is not None and context and context > prediction.tokens:
         key = "context_length" if config.context_length else "memory_fraction"
-        yield key, (
-            f"requests of up to {context} tokens, but the KV pool is predicted to hold {prediction.tokens}; "
-            "raise engine_memory_fraction or lower engine_context_length"
+        yield (
+            key,
+            (
+                f"{context} tokens a request, but the KV pool is predicted to hold {prediction.tokens}; "
+                "raise engine_memory_fraction or lower engine_context_length"
+            ),
         )
     if prediction.reserve_bytes is not None and prediction.reserve_bytes < 0:
         yield "memory_fraction", "leaves no room for activations and CUDA graphs once the drafter is loaded"

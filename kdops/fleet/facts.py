@@ -16,9 +16,11 @@ _DTYPE_BYTES = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """layers; kv_values: KV cache values a token and layer, over all heads; kv_heads: heads they are split into, 0 for
-    MLA, whose one latent is replicated on every rank; dtype_bytes: of the checkpoint; positions: longest context;
-    block_size: of a DFlash drafter; weight_bytes: of the whole model on disk, None if unknown."""
+    """layers; kv_values: KV cache values a token and layer, over all heads; kv_heads: heads they are split
+    into, 0 for MLA, whose one latent is replicated on every rank; dtype_bytes: of the checkpoint; positions:
+    longest context; block_size: of a DFlash drafter; weight_bytes: of the whole model on disk, None if
+    unknown.
+    """
 
     layers: int
     kv_values: int
@@ -32,8 +34,8 @@ class ModelFacts:
     def kv_bytes(self, dtype_bytes: int | None = None, tp: int = 1) -> int:
         """Return the KV cache bytes of one token on one GPU under `tp`-way tensor parallelism.
 
-        MLA (SGLang MLATokenToKVPool): layers × (latent + rope) × bytes on each rank. Otherwise the heads are divided,
-        at least one a rank.
+        MLA (SGLang MLATokenToKVPool): layers × (latent + rope) × bytes on each rank. Otherwise the heads are
+        divided, at least one a rank.
         """
         values = self.kv_values
         if self.kv_heads:
@@ -42,7 +44,9 @@ class ModelFacts:
 
 
 def from_config(config: Mapping[str, Any], *, weight_bytes: int | None = None, source: str) -> ModelFacts:
-    """Read the facts from the mapping a Hugging Face config.json holds. Raises ValueError naming what is missing."""
+    """Read the facts from the mapping a Hugging Face config.json holds. Raises ValueError naming what is
+    missing.
+    """
     text = config.get("text_config")
     if isinstance(text, Mapping):
         config = {**config, **text}
@@ -52,7 +56,9 @@ def from_config(config: Mapping[str, Any], *, weight_bytes: int | None = None, s
     else:
         queries = _count(config, "num_attention_heads")
         heads = _count(config, "num_key_value_heads") if "num_key_value_heads" in config else queries
-        size = _count(config, "head_dim") if config.get("head_dim") else _count(config, "hidden_size") // queries
+        size = (
+            _count(config, "head_dim") if config.get("head_dim") else _count(config, "hidden_size") // queries
+        )
         values = 2 * heads * size
     dtype = str(config.get("dtype") or config.get("torch_dtype") or "bfloat16")
     if dtype not in _DTYPE_BYTES:
@@ -79,10 +85,11 @@ def dtype_bytes(config: EngineConfig, facts: ModelFacts) -> int:
 
 
 def known(host: Host, config: EngineConfig, variable: str = "engine_model_facts") -> ModelFacts | None:
-    """Return the facts of the target (or, `engine_draft_facts`, the drafter), or None if nobody here knows them.
+    """Return the facts of the target (or, `engine_draft_facts`, the drafter), or None if nobody here knows
+    them.
 
-    They come from the inventory variable of that name, else from config.json if the model's folder is on this machine.
-    Raises ValueError if what is there cannot be read.
+    They come from the inventory variable of that name, else from config.json if the model's folder is on this
+    machine. Raises ValueError if what is there cannot be read.
     """
     written = host.variables.get(variable)
     if written is not None:

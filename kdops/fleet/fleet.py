@@ -69,10 +69,11 @@ class Fleet:
 
 
 def load(inventory: Path | None = None) -> Fleet:
-    """Read `inventory`, else $KDOPS_INVENTORY, else ./inventories, else the user's folder, else the packaged examples.
+    """Read `inventory`, else $KDOPS_INVENTORY, else ./inventories, else the user's folder, else the packaged
+    examples.
 
-    A folder is read as one inventory per file in it, all with the folder's group_vars and host_vars.
-    Raises UsageError if nothing is there, Ansible cannot read it, or a host's hardware or address is not usable.
+    A folder is read as one inventory per file in it, all with the folder's group_vars and host_vars. Raises
+    UsageError if nothing is there, Ansible cannot read it, or a host's hardware or address is not usable.
     """
     files = _files(_where(inventory))
     hosts: list[Host] = []

@@ -1,7 +1,8 @@
 """Variables and their origins, from ansible-core itself: its inventory, its precedence, its templates.
 
-ansible-core 2.19 tags every value it loads with its `Origin` (file, line). bool and None cannot carry a tag; for
-those the key's own tag in the winning layer is used. Imports ansible, which takes 0.3 s: import this module late.
+ansible-core 2.19 tags every value it loads with its `Origin` (file, line). bool and None cannot carry a tag;
+for those the key's own tag in the winning layer is used. Imports ansible, which takes 0.3 s: import this
+module late.
 """
 
 from __future__ import annotations
@@ -25,18 +26,21 @@ from kdops.errors import UsageError
 from kdops.fleet.raw import RawHost, RawInventory
 
 READ = (
-    "engine_", "gpu", "ansible_host", "ansible_user", "ansible_ssh_user", "ansible_port", "ansible_ssh_port",
-    "ansible_private_key_file", "ansible_ssh_private_key_file", "ansible_ssh_common_args", "ansible_ssh_extra_args",
-)  # fmt: skip
+    "engine_",
+    "gpu",
+    "ansible_host",
+    "ansible_user",
+    "ansible_port",
+    "ansible_private_key_file",
+    "ansible_ssh_",
+)
 """Prefixes of the variables kdops reads; templates in others are left alone (they may need a play)."""
 
-_MAGIC = frozenset(
-    "ansible_playbook_python ansible_version ansible_check_mode ansible_diff_mode ansible_forks ansible_inventory_sources "
-    "ansible_limit ansible_play_batch ansible_play_hosts ansible_play_name ansible_skip_tags ansible_run_tags "
-    "ansible_config_file ansible_facts inventory_dir inventory_file inventory_hostname inventory_hostname_short "
-    "groups group_names omit playbook_dir role_names role_path ansible_dependent_role_names ansible_play_role_names "
-    "ansible_parent_role_names ansible_parent_role_paths ansible_collection_name ansible_role_name".split()
-)
+_PLUGIN_KEYS = ("inventory_dir", "inventory_file")
+"""Magic variables that the inventory manager stores among a host's own."""
+
+
+_Tags = dict[str, Tag | None]
 
 
 class _RecordingLoader(DataLoader):  # type: ignore[misc]
@@ -44,13 +48,12 @@ class _RecordingLoader(DataLoader):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self.keys: dict[str, dict[str, Tag]] = {}
+        self.keys: dict[str, _Tags] = {}
 
     def load_from_file(self, file_name: str, *args: Any, **kwargs: Any) -> Any:
         data = super().load_from_file(file_name, *args, **kwargs)
         if isinstance(data, dict):
-            tags = {str(key): tag for key in data if (tag := Tag.get_tag(key))}
-            self.keys[str(Path(file_name).absolute())] = tags
+            self.keys[str(Path(file_name).absolute())] = _tags(data)
         return data
 
 
@@ -86,16 +89,14 @@ def read(inventory: Path) -> RawInventory:
 def _host(
     host: Any, loader: _RecordingLoader, manager: InventoryManager, variables: VariableManager
 ) -> RawHost:
-    found = {
-        str(key): value
-        for key, value in variables.get_vars(host=host, include_hostvars=False, stage="all").items()
-        if str(key) not in _MAGIC
-    }
-    templar = Templar(loader=loader, variables=found)
-    origins: dict[str, tuple[str, int | None]] = {}
+    merged = variables.get_vars(host=host, include_hostvars=False, stage="all")
     layers = list(_layers(host, loader, manager))
+    written = {name for layer in layers for name in layer}.difference(_PLUGIN_KEYS)
+    found = {str(key): value for key, value in merged.items() if str(key) in written}
+    templar = Templar(loader=loader, variables=merged)
+    origins: dict[str, tuple[str, int | None]] = {}
     for name, value in found.items():
-        tag = Tag.get_tag(value) or next((layer[name] for layer in reversed(layers) if name in layer), None)
+        tag = Tag.get_tag(value) or next(layer[name] for layer in reversed(layers) if name in layer)
         origins.update(_origins(name, value, tag))
     plain = {
         name: _plain(templar.template(value) if name.startswith(READ) else value)
@@ -107,8 +108,10 @@ def _host(
     return RawHost(str(host.name), groups, plain, origins)
 
 
-def _layers(host: Any, loader: _RecordingLoader, manager: InventoryManager) -> Iterator[dict[str, Tag]]:
-    """Yield key → tag of each place a variable of `host` may be written, weakest first (Ansible's precedence)."""
+def _layers(host: Any, loader: _RecordingLoader, manager: InventoryManager) -> Iterator[_Tags]:
+    """Yield key → tag of each place a variable of `host` may be written, weakest first (Ansible's
+    precedence).
+    """
     groups = sort_groups(host.get_groups())
     for group in groups:
         yield _tags(group.vars)
@@ -118,9 +121,7 @@ def _layers(host: Any, loader: _RecordingLoader, manager: InventoryManager) -> I
     yield from _files(loader, manager, "host_vars", host.name)
 
 
-def _files(
-    loader: _RecordingLoader, manager: InventoryManager, folder: str, name: str
-) -> Iterator[dict[str, Tag]]:
+def _files(loader: _RecordingLoader, manager: InventoryManager, folder: str, name: str) -> Iterator[_Tags]:
     for source in map(Path, manager._sources):
         base = (source if source.is_dir() else source.parent).absolute() / folder
         for path, tags in loader.keys.items():
@@ -130,8 +131,8 @@ def _files(
                     yield tags
 
 
-def _tags(mapping: Mapping[Any, Any]) -> dict[str, Tag]:
-    return {str(key): tag for key in mapping if (tag := Tag.get_tag(key))}
+def _tags(mapping: Mapping[Any, Any]) -> _Tags:
+    return {str(key): Tag.get_tag(key) for key in mapping}
 
 
 def _origins(path: str, value: Any, tag: Tag | None) -> Iterator[tuple[str, tuple[str, int | None]]]:

@@ -1,8 +1,8 @@
 """How many tokens will fit: known before the eight-minute load.
 
-SGLang 0.5.23 sizes the pool as free memory after the weights less (1 - fraction) of the free memory before them
-(kv_cache_configurator.py, _profile_available_bytes), divided by the target's plus the drafter's bytes a token
-(dflash_utils.py), rounded down to pages. The drafter's weights come out of the remaining share.
+SGLang 0.5.23 sizes the pool as free memory after the weights less (1 - fraction) of the free memory before
+them (kv_cache_configurator.py, _profile_available_bytes), divided by the target's plus the drafter's bytes a
+token (dflash_utils.py), rounded down to pages. The drafter's weights come out of the remaining share.
 """
 
 from __future__ import annotations

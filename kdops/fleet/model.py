@@ -38,7 +38,9 @@ class SshTarget:
 
 @dataclass(frozen=True)
 class Host:
-    """One host of one inventory. `variables` are Ansible's effective ones, those kdops reads with templates resolved."""
+    """One host of one inventory. `variables` are Ansible's effective ones, those kdops reads with templates
+    resolved.
+    """
 
     name: str
     groups: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Profiles, also called arms: named sets of overrides. Four are built in; `engine_profiles` adds and changes."""
+"""Profiles, also called arms: named sets of overrides. Four are built in; `engine_profiles` adds more."""
 
 from __future__ import annotations
 

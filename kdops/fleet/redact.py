@@ -1,4 +1,4 @@
-"""Settings as they may be shown and stored: environment values that look like secrets become a fingerprint."""
+"""Settings as they may be shown and stored: environment values that look secret become a fingerprint."""
 
 from __future__ import annotations
 

@@ -28,8 +28,9 @@ def engine_config(
 ) -> EngineConfig:
     """Return the validated settings of `host` under `profile` (default: its `engine_profile`, else linear).
 
-    overrides: key (with or without `engine_`) → value; text is read as on the command line (`--set key=text`).
-    Raises UsageError that names every wrong key, type, range and contradiction with file, line and what is allowed.
+    overrides: key (with or without `engine_`) → value; text is read as on the command line (`--set
+    key=text`). Raises UsageError that names every wrong key, type, range and contradiction with file, line
+    and what is allowed.
     """
     problems: list[Problem] = []
     name, name_origin = _profile(host, profile, problems)

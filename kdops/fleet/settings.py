@@ -1,7 +1,8 @@
 """The one table of engine settings: every `engine_*` key, its type, flag, range and what a change costs.
 
-The dataclass below *is* the table: validation, launch.yaml, engine.env, `kdops config` and the comparison with
-`/server_info` are all read from its fields. Flags are those of SGLang 0.5.23 (`python -m sglang.launch_server --help`).
+The dataclass below *is* the table: validation, launch.yaml, engine.env, `kdops config` and the comparison
+with `/server_info` are all read from its fields. Flags are those of SGLang 0.5.23 (`python -m
+sglang.launch_server --help`).
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ _TREE = frozenset({TREE})
 class Setting:
     """One row. flag: SGLang option; env: variable of the launcher; at neither: the unit or kdops itself.
 
-    low/high are inclusive unless `exclusive`; pattern is a full match; reported: key of `/server_info`, if it is told there.
-    algorithms: those for which the flag is written at all. A default of REQUIRED must be set by the inventory.
+    low/high are inclusive unless `exclusive`; pattern is a full match; reported: key of `/server_info`, if it
+    is told there. algorithms: those for which the flag is written at all. A default of REQUIRED must be set
+    by the inventory.
     """
 
     doc: str
@@ -233,6 +235,16 @@ class EngineConfig:
         "Seconds without any progress after which the engine is restarted; 3× the longest step",
         low=10,
         high=86_400,
+    )
+    smoke_tokens: int = _row(
+        512,
+        "Tokens of each of the two generations that prove a deploy; some kernels fail only after hundreds",
+        effect=Effect.NOTHING,
+        low=1,
+        high=100_000,
+    )
+    smoke_timeout: int = _row(
+        600, "Seconds such a generation may take", effect=Effect.NOTHING, low=1, high=86_400
     )
     api_key_file: str | None = _row(
         None,

@@ -151,7 +151,9 @@ def _options(name: str, _hint: Any, value: Any) -> Mapping[str, Any]:
 
 
 def _sound(text: str) -> str:
-    """Refuse what no process can receive unchanged through systemd: NUL, lone surrogates, Unicode noncharacters."""
+    """Refuse what no process can receive unchanged through systemd: NUL, lone surrogates, Unicode
+    noncharacters.
+    """
     for char in text:
         point = ord(char)
         if point == 0 or 0xD800 <= point <= 0xDFFF or 0xFDD0 <= point <= 0xFDEF or point & 0xFFFE == 0xFFFE:

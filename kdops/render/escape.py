@@ -12,8 +12,8 @@ _WORD = re.compile(r"[A-Za-z0-9_./:@%+=,-]*")
 def specifiers(text: str) -> str:
     """Return `text` for a unit setting: `%` doubled (systemd.unit(5), "Specifiers").
 
-    Raises UsageError for anything that a unit line would split, quote, expand or end; settings that may hold such text
-    go into launch.yaml or engine.env instead.
+    Raises UsageError for anything that a unit line would split, quote, expand or end; settings that may hold
+    such text go into launch.yaml or engine.env instead.
     """
     if not _WORD.fullmatch(text.replace(" ", "")):
         raise UsageError(
@@ -25,7 +25,8 @@ def specifiers(text: str) -> str:
 
 
 def env_quoted(text: str) -> str:
-    r"""Return `text` in double quotes for an EnvironmentFile (systemd.exec(5)): `\`, `"`, `` ` `` and `$` escaped.
+    r"""Return `text` in double quotes for an EnvironmentFile (systemd.exec(5)): `\`, `"`, `` ` `` and `$`
+    escaped.
 
     Line ends inside the quotes are kept by systemd. Specifiers and variables are not expanded in such files.
     """

@@ -14,7 +14,7 @@ from kdops import paths
 from kdops.fleet.changes import expected_server_info
 from kdops.fleet.model import Host
 from kdops.fleet.redact import redacted
-from kdops.fleet.settings import SETTINGS, EngineConfig, values
+from kdops.fleet.settings import PLAIN, SETTINGS, EngineConfig, values
 from kdops.render.escape import env_quoted, specifiers
 from kdops.render.files import FileSet, RenderedFile
 from kdops.render.launch import launch_yaml
@@ -29,8 +29,9 @@ _UNNAMED = "release-id"
 def render(config: EngineConfig, host: Host, engine_digest: str, lock_digest: str) -> FileSet:
     """Return the release of `config` for `host`.
 
-    engine_digest, lock_digest: hex sha256 of the engine's wheel and of the environment's lock. The release id is the
-    profile and a digest over everything here but the id itself. Raises UsageError if a value cannot be written safely.
+    engine_digest, lock_digest: hex sha256 of the engine's wheel and of the environment's lock. The release id
+    is the profile and a digest over everything here but the id itself. Raises UsageError if a value cannot be
+    written safely.
     """
     unit = f"kdtree-{config.service}.service"
     settings = values(config)
@@ -43,6 +44,10 @@ def render(config: EngineConfig, host: Host, engine_digest: str, lock_digest: st
         "lock_digest": lock_digest,
         "settings": redacted(settings),
         "expected": expected_server_info(settings),
+        "port": config.port,
+        "url": _url(config),
+        "models": [path for path in _models(config) if path.startswith("/")],
+        "smoke": {"tokens": config.smoke_tokens, "timeout": config.smoke_timeout},
     }
     draft = _files(config, unit, _UNNAMED, engine_digest, lock_digest)
     release_id = f"{specifiers(config.profile)}-{_digest(draft, facts)[:10]}"
@@ -95,10 +100,20 @@ def _environment(config: EngineConfig, release: PurePosixPath, caches: tuple[str
         "CUDA_CACHE_PATH": f"{compiled}/cuda",
         "HF_HOME": hub,
     }
-    launcher = {
-        row.env: str(getattr(config, name)) for name, row in SETTINGS.items() if row.env is not None
-    }
+    launcher = {row.env: str(getattr(config, name)) for name, row in SETTINGS.items() if row.env is not None}
     return {**own, **config.environment, **launcher, "PYTHONPATH": f"{release}/site"}
+
+
+def _url(config: EngineConfig) -> str:
+    """Return where the engine answers on its own host."""
+    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.bind, config.bind)
+    return f"http://{f'[{address}]' if ':' in address else address}:{config.port}"
+
+
+def _models(config: EngineConfig) -> tuple[str, ...]:
+    if config.algorithm == PLAIN or config.draft_model is None:
+        return (config.model,)
+    return (config.model, config.draft_model)
 
 
 def _digest(files: Iterable[RenderedFile], facts: dict[str, Any]) -> str:
