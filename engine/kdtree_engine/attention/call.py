@@ -1,0 +1,87 @@
+"""The one call: verify or decode attention for a ragged batch."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from triton import knobs
+
+from kdtree_engine.attention.merge_kernel import merge_kernel
+from kdtree_engine.attention.plan import Plan
+from kdtree_engine.attention.shapes import CacheType
+from kdtree_engine.attention.split_kernel import split_kernel
+from kdtree_engine.attention.tensors import PagedCache, Tree, Workspace, check
+
+LOG2_E = math.log2(math.e)
+
+
+def tree_attention(
+    plan: Plan,
+    workspace: Workspace,
+    query: torch.Tensor,
+    row_start: torch.Tensor,
+    cache: PagedCache,
+    tree: Tree | None,
+    out: torch.Tensor,
+    lse: torch.Tensor | None = None,
+    softmax_scale: float | None = None,
+) -> None:
+    """Attend `query` to each request's cached prefix and, through the mask, to its tree; write `out`.
+
+    `query` [rows, query_heads, key_dim], requests one after another; request b owns rows
+    `row_start[b]` to `row_start[b + 1]` (int32 or int64 [batch + 1], at most `plan.rows` each).
+    Without a tree every row sees the whole prefix and nothing else: plain decode.
+    `out` [rows, query_heads, value_dim]; `lse` float32 [rows, query_heads], natural logarithm,
+    -inf where a row sees nothing (its output is then 0). `softmax_scale` defaults to key_dim ** -0.5.
+
+    Allocates nothing and never waits for the device, so it can be captured in a CUDA graph.
+    ValueError for tensors that do not fit the plan.
+    """
+    check(plan, query, cache, tree, row_start, out)
+    shape, tiles = plan.shape, plan.tiles
+    scale = (softmax_scale if softmax_scale is not None else shape.key_dim**-0.5) * LOG2_E
+    total = query.shape[0]
+    keys, values = cache.keys, cache.values if cache.values is not None else cache.keys
+    tree_keys = tree.keys if tree is not None else query
+    tree_values = tree.values if tree is not None and tree.values is not None else tree_keys
+    mask = tree.mask if tree is not None else None
+    lse_out = lse if lse is not None else workspace.lse
+    split_kernel[(plan.row_blocks * shape.kv_heads, plan.splits, plan.batch)](
+        query, keys, values, tree_keys, tree_values, cache.table, cache.table_start, cache.lengths,
+        row_start, mask if mask is not None else row_start, out, lse_out, workspace.partial, workspace.lse,
+        keys.stride(0), values.stride(0), tree_keys.stride(0), tree_values.stride(0), total, scale, cache.scale,
+        HEADS=shape.query_heads, GROUP=shape.group, CAUSAL=mask is None, HAS_TREE=tree is not None,
+        PAGE=cache.page_size, WORDS=plan.mask_words, SPLITS=plan.splits, BLOCKS=plan.row_blocks,
+        BM=tiles.rows, BN=tiles.tokens, DN=shape.main_dim, DR=shape.rope_dim, DV=shape.value_dim,
+        SHARED=shape.shared_kv, STAGES=tiles.stages,
+        PRECISION="ieee" if shape.cache is CacheType.FP32 else "tf32",
+        WITH_LSE=lse is not None, OVERLAP=plan.overlap, WIDEN=knobs.runtime.interpret, num_warps=tiles.warps, num_stages=tiles.stages,
+    )  # fmt: skip
+    if plan.splits > 1:
+        merge(plan, workspace, cache.lengths, row_start, total, tree is not None, tiles.tokens, out, lse)
+
+
+def merge(
+    plan: Plan,
+    workspace: Workspace,
+    lengths: torch.Tensor,
+    row_start: torch.Tensor,
+    total_rows: int,
+    has_tree: bool,
+    tile_tokens: int,
+    out: torch.Tensor,
+    lse: torch.Tensor | None,
+) -> None:
+    """Combine the partial results in `workspace` into `out`; arguments as in `tree_attention`."""
+    shape = plan.shape
+    slice_dim = min(128, shape.value_dim)
+    chunk = min(32, 1 << (plan.splits - 1).bit_length())
+    grid = (plan.rows * shape.query_heads, shape.value_dim // slice_dim, plan.batch)
+    extra = {"launch_pdl": True} if plan.overlap else {}
+    merge_kernel[grid](
+        workspace.partial, workspace.lse, lengths, row_start, out, lse if lse is not None else workspace.lse,
+        total_rows, HEADS=shape.query_heads, HAS_TREE=has_tree, SPLITS=plan.splits, BN=tile_tokens,
+        DV=shape.value_dim, BD=slice_dim, BS=chunk, WITH_LSE=lse is not None, OVERLAP=plan.overlap,
+        num_warps=4, num_stages=1, **extra,
+    )  # fmt: skip

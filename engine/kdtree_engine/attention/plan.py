@@ -1,0 +1,82 @@
+"""How one call is cut into programs: rows per block, tokens per tile, splits over the context.
+
+A plan is fixed when a CUDA graph is captured and serves every context up to `max_context`:
+the kernel divides the tiles that a request really has over the plan's splits, so a short
+context leaves splits idle, which the merge does not read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kdtree_engine.attention.devices import Device
+from kdtree_engine.attention.shapes import MAX_TREE_ROWS, AttentionShape
+from kdtree_engine.attention.tiles import Tiles, portable_tiles
+
+MAX_SPLITS = 512
+# Measured on an H200 in units of one tile: what a split costs beyond its tiles (first loads,
+# storing the partial result) and what the merge pays to read one more split.
+SPLIT_COST_TILES = 2.0
+MERGE_COST_TILES = 0.012
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Launch geometry of one graph bucket. `rows` counts tree nodes of one request, root included."""
+
+    shape: AttentionShape
+    batch: int
+    rows: int
+    max_context: int
+    tiles: Tiles
+    splits: int
+    overlap: bool  # start the merge's launch while the split kernel drains (sm_90 and later)
+
+    @property
+    def row_blocks(self) -> int:
+        return _up(self.rows * self.shape.group, self.tiles.rows)
+
+    @property
+    def mask_words(self) -> int:
+        """32-bit words of one row of the tree mask."""
+        return _up(self.rows, 32)
+
+
+def _up(value: int, unit: int) -> int:
+    return -(-value // unit)
+
+
+def choose_splits(tiles: int, units: int, programs_at_once: int) -> int:
+    """Splits with the least modelled time, for `tiles` of context and `units` independent row blocks.
+
+    Time in tiles: rounds of resident programs times what one program does, plus the merge.
+    """
+    best, best_cost = 1, float(_up(units, programs_at_once) * tiles)
+    for wanted in range(2, min(tiles, MAX_SPLITS) + 1):
+        per_split = _up(tiles, wanted)
+        used = _up(tiles, per_split)
+        if used != wanted:
+            continue
+        rounds = _up(units * used, programs_at_once)
+        cost = rounds * (per_split + SPLIT_COST_TILES) + MERGE_COST_TILES * used * units
+        if cost < best_cost:
+            best, best_cost = used, cost
+    return best
+
+
+def make_plan(
+    shape: AttentionShape, device: Device, batch: int, rows: int, max_context: int, tiles: Tiles | None = None
+) -> Plan:
+    """The plan for `batch` requests of up to `rows` tree nodes and `max_context` cached tokens.
+
+    ValueError when a count is out of range.
+    """
+    if batch < 1 or not 1 <= rows <= MAX_TREE_ROWS or max_context < 0:
+        raise ValueError(
+            f"batch {batch}, rows {rows}, context {max_context}: need >= 1, 1 to {MAX_TREE_ROWS}, >= 0"
+        )
+    tiles = tiles or portable_tiles(shape, device, rows)
+    units = batch * shape.kv_heads * _up(rows * shape.group, tiles.rows)
+    count = _up(max_context, tiles.tokens) + _up(rows, tiles.tokens)
+    splits = choose_splits(count, units, device.multiprocessors * tiles.resident)
+    return Plan(shape, batch, rows, max_context, tiles, splits, device.capability >= 90)

@@ -1,0 +1,133 @@
+"""The portable Triton kernel: one block of folded rows against one split of the context.
+
+Rows are (tree node, head of the KV group) pairs, so each KV tile is read once per row block.
+Flash-decoding's split over KV (Dao et al., 2023) with base-2 softmax; a split leaves its
+normalised partial result and log2-sum-exp for the merge.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def split_range(prefix, rows, split, SPLITS: tl.constexpr, BN: tl.constexpr):
+    """First and one-past-last tile of `split`, the prefix's tile count, and how many splits have work."""
+    prefix_tiles = tl.cdiv(prefix, BN)
+    count = prefix_tiles + tl.cdiv(rows, BN)
+    each = tl.maximum(tl.cdiv(count, SPLITS), 1)
+    lo = split * each
+    return lo, tl.minimum(lo + each, count), prefix_tiles, tl.cdiv(count, each)
+
+
+@triton.jit
+def _dot(a, b, acc, PRECISION: tl.constexpr, WIDEN: tl.constexpr):
+    """a @ b + acc. Triton's interpreter multiplies bf16 bit patterns, so there operands are widened."""
+    if WIDEN:
+        return tl.dot(a.to(tl.float32), b.to(tl.float32), acc, input_precision=PRECISION)
+    return tl.dot(a, b, acc, input_precision=PRECISION)
+
+
+@triton.jit
+def _walk(
+    acc, m, l, qn, qr, lo, hi, length, K, V, k_stride, v_stride, table, first_row, node, mask, scale,
+    TREE: tl.constexpr, CAUSAL: tl.constexpr, PAGE: tl.constexpr, WORDS: tl.constexpr, BN: tl.constexpr,
+    DN: tl.constexpr, DR: tl.constexpr, DV: tl.constexpr, SHARED: tl.constexpr, STAGES: tl.constexpr,
+    PRECISION: tl.constexpr, WIDEN: tl.constexpr,
+):  # fmt: skip
+    """Fold tiles lo to hi of the prefix, or of the tree, into the running softmax state."""
+    dn = tl.arange(0, DN)
+    for tile in tl.range(lo, hi, num_stages=STAGES):
+        token = tile * BN + tl.arange(0, BN)
+        # Past the end, read the last real token again: its weight is 0 and its value is finite.
+        safe = tl.minimum(token, length - 1)
+        if TREE:
+            slot = (first_row + safe).to(tl.int64)
+        else:
+            slot = tl.load(table + safe // PAGE).to(tl.int64) * PAGE + safe % PAGE
+        k = tl.load(K + slot[:, None] * k_stride + dn[None, :]).to(qn.dtype)
+        s = tl.zeros([qn.shape[0], BN], tl.float32)
+        if DR > 0:
+            kr = tl.load(K + slot[:, None] * k_stride + DN + tl.arange(0, DR)[None, :]).to(qn.dtype)
+            s = _dot(qr, tl.trans(kr), s, PRECISION, WIDEN)
+        s = _dot(qn, tl.trans(k), s, PRECISION, WIDEN)
+        keep = (token < length)[None, :]
+        if TREE and CAUSAL:
+            keep = keep & (token[None, :] <= node[:, None])
+        if TREE and not CAUSAL:
+            words = tl.load(mask + node[:, None] * WORDS + (safe // 32)[None, :])
+            keep = keep & (((words >> (safe % 32)[None, :]) & 1) != 0)
+        s = tl.where(keep, s * scale, -float("inf"))
+        m_new = tl.maximum(m, tl.max(s, 1))
+        base = tl.where(m_new == -float("inf"), 0.0, m_new)
+        p = tl.exp2(s - base[:, None])
+        decay = tl.exp2(m - base)
+        l = l * decay + tl.sum(p, 1)
+        m = m_new
+        if SHARED:
+            v = k
+        else:
+            v = tl.load(V + slot[:, None] * v_stride + tl.arange(0, DV)[None, :]).to(qn.dtype)
+        acc = _dot(p.to(qn.dtype), v, acc * decay[:, None], PRECISION, WIDEN)
+    return acc, m, l
+
+
+@triton.jit
+def split_kernel(
+    Q, KC, VC, KT, VT, TABLE, TABLE_START, PREFIX, ROW_START, MASK, OUT, LSE, PART, PART_LSE,
+    k_stride, v_stride, kt_stride, vt_stride, total_rows, scale, kv_scale,
+    HEADS: tl.constexpr, GROUP: tl.constexpr, CAUSAL: tl.constexpr, HAS_TREE: tl.constexpr,
+    PAGE: tl.constexpr, WORDS: tl.constexpr, SPLITS: tl.constexpr, BLOCKS: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, DN: tl.constexpr, DR: tl.constexpr, DV: tl.constexpr,
+    SHARED: tl.constexpr, STAGES: tl.constexpr, PRECISION: tl.constexpr, WITH_LSE: tl.constexpr,
+    OVERLAP: tl.constexpr, WIDEN: tl.constexpr,
+):  # fmt: skip
+    """Grid: (row blocks x KV heads, splits, requests). Row blocks of one split run side by side and share L2."""
+    block, kv_head = tl.program_id(0) % BLOCKS, tl.program_id(0) // BLOCKS
+    split, request = tl.program_id(1), tl.program_id(2)
+    prefix = tl.load(PREFIX + request)
+    first_row = tl.load(ROW_START + request)
+    rows = tl.load(ROW_START + request + 1) - first_row
+    tree_rows = rows if HAS_TREE else 0
+    lo, hi, prefix_tiles, active = split_range(prefix, tree_rows, split, SPLITS, BN)
+    if OVERLAP:
+        tl.extra.cuda.gdc_launch_dependents()
+    # With nothing to attend to at all, split 0 still writes the zero output.
+    if block * BM < rows * GROUP and (lo < hi or split == 0):
+        folded = block * BM + tl.arange(0, BM)
+        row_ok = folded < rows * GROUP
+        node = tl.minimum(folded // GROUP, rows - 1)
+        head = kv_head * GROUP + folded % GROUP
+        flat = (first_row + node) * HEADS + head
+        dn, dv = tl.arange(0, DN), tl.arange(0, DV)
+        query = Q + flat.to(tl.int64)[:, None] * (DN + DR)
+        qn = tl.load(query + dn[None, :], mask=row_ok[:, None], other=0.0)
+        qr = qn
+        if DR > 0:
+            qr = tl.load(query + DN + tl.arange(0, DR)[None, :], mask=row_ok[:, None], other=0.0)
+        m = tl.full([BM], -float("inf"), tl.float32)
+        l = tl.zeros([BM], tl.float32)
+        acc = tl.zeros([BM, DV], tl.float32)
+        acc, m, l = _walk(
+            acc, m, l, qn, qr, lo, tl.minimum(hi, prefix_tiles), prefix, KC + kv_head * (DN + DR), VC + kv_head * DV,
+            k_stride, v_stride, TABLE + tl.load(TABLE_START + request), first_row, node, MASK, scale * kv_scale,
+            False, CAUSAL, PAGE, WORDS, BN, DN, DR, DV, SHARED, STAGES, PRECISION, WIDEN)  # fmt: skip
+        if HAS_TREE:
+            acc *= kv_scale
+            acc, m, l = _walk(
+                acc, m, l, qn, qr, tl.maximum(lo - prefix_tiles, 0), hi - prefix_tiles, rows,
+                KT + kv_head * (DN + DR), VT + kv_head * DV, kt_stride, vt_stride, TABLE, first_row, node,
+                MASK + first_row * WORDS, scale,
+                True, CAUSAL, PAGE, WORDS, BN, DN, DR, DV, SHARED, 1, PRECISION, WIDEN)  # fmt: skip
+        else:
+            acc *= kv_scale
+        total = tl.where(l == 0.0, 1.0, l)
+        lse = tl.where(l == 0.0, -float("inf"), m + tl.log2(total))
+        acc = acc / total[:, None]
+        if active <= 1:  # alone: the result is final and the merge leaves it
+            tl.store(OUT + flat.to(tl.int64)[:, None] * DV + dv[None, :], acc.to(OUT.dtype.element_ty), mask=row_ok[:, None])
+            if WITH_LSE:
+                tl.store(LSE + flat, lse * 0.6931471805599453, mask=row_ok)
+        else:
+            place = (split * total_rows * HEADS + flat).to(tl.int64)
+            tl.store(PART + place[:, None] * DV + dv[None, :], acc, mask=row_ok[:, None])
+            tl.store(PART_LSE + place, lse, mask=row_ok)

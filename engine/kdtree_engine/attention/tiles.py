@@ -1,0 +1,35 @@
+"""Tile sizes of the portable kernel, by architecture and layer shape.
+
+The sm_90 row was tuned on an H200; sm_103 and sm_120 were chosen by compiling ahead
+(shared memory and spills, see the compile tests) and were not timed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kdtree_engine.attention.devices import Device
+from kdtree_engine.attention.shapes import AttentionShape, CacheType
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """`rows` x `tokens` is one tile; `resident` programs fit on a multiprocessor at once."""
+
+    rows: int
+    tokens: int
+    warps: int
+    stages: int
+    resident: int = 1
+
+
+def portable_tiles(shape: AttentionShape, device: Device, rows: int) -> Tiles:
+    """Tiles for `rows` tree nodes of one request."""
+    folded = rows * shape.group
+    if shape.cache is CacheType.FP32:
+        return Tiles(16, 16, 4, 1)
+    if device.capability >= 120:
+        return Tiles(16, 32, 4, 2) if shape.shared_kv else Tiles(32 if folded > 16 else 16, 32, 4, 2)
+    if shape.shared_kv:
+        return Tiles(64, 64, 8, 2) if folded > 16 else Tiles(16, 32, 4, 3)
+    return Tiles(64 if folded > 16 else 16, 64, 4, 3, resident=2 if shape.main_dim < 256 else 1)
