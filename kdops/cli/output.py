@@ -10,8 +10,8 @@ from kdops.errors import KdopsError
 
 
 def emit(text: str) -> None:
-    """Write data to stdout."""
-    print(text)
+    """Write data to stdout, at once: a follower's reader waits for each line."""
+    print(text, flush=True)
 
 
 def emit_json(value: Any) -> None:

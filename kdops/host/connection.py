@@ -17,6 +17,7 @@ import paramiko
 from kdops.errors import KdopsError, UnreachableError
 from kdops.host.forward import Forward
 from kdops.host.hops import Hops
+from kdops.host.journal import printable
 from kdops.host.settings import ALIVE_COUNT_MAX, ALIVE_INTERVAL_S, resolve
 
 if TYPE_CHECKING:
@@ -188,8 +189,9 @@ class HostConnection:
         self.close()
         return UnreachableError(
             f"{self.host.name}: connection lost",
-            cause=f"{why}, while running: {shlex.join(argv)[:200]}",
+            cause=why,
             remedy="check the host and the network, then try again",
+            evidence=(f"while running: {shlex.join(argv)[:160]}",),
         )
 
 
@@ -205,7 +207,7 @@ def _drain(channel: Any, out: bytearray, err: bytearray) -> bool:
 
 
 def _failed(name: str, result: RunResult) -> KdopsError:
-    said = result.stderr.decode(errors="replace").splitlines()[-10:]
+    said = [printable(line) for line in result.stderr.decode(errors="replace").splitlines()[-10:]]
     return KdopsError(
         f"{name}: a command failed on the host",
         cause=said[-1] if said else f"exit status {result.code}",

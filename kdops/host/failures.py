@@ -16,6 +16,10 @@ from kdops.host.settings import SshSettings
 _IS_IT_UP = "check that the host is up and the network to it"
 
 
+class HostKeyError(UnreachableError):
+    """The host's key is unknown, changed or revoked: trying again cannot help."""
+
+
 def unreachable(
     name: str, hop: SshSettings, error: BaseException, *, jump: bool = False, proxy_said: tuple[str, ...] = ()
 ) -> UnreachableError:
@@ -26,7 +30,8 @@ def unreachable(
     title, cause, remedy, evidence = _explain(hop, error)
     if jump:
         title = f"jump host {hop.hostname} failed: {title}"
-    return UnreachableError(f"{name}: {title}", cause=cause, remedy=remedy, evidence=evidence + proxy_said)
+    kind = HostKeyError if isinstance(error, HostKeyRefusedError) else UnreachableError
+    return kind(f"{name}: {title}", cause=cause, remedy=remedy, evidence=evidence + proxy_said)
 
 
 def _explain(hop: SshSettings, error: BaseException) -> tuple[str, str, str, tuple[str, ...]]:

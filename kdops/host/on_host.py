@@ -23,7 +23,7 @@ from typing import Any
 PROPERTIES = (
     "LoadState,ActiveState,SubState,UnitFileState,StatusText,InvocationID,NRestarts,Result,ExecMainCode,"
     "ExecMainStatus,MainPID,NeedDaemonReload,DropInPaths,FragmentPath,MemoryCurrent,"
-    "StateChangeTimestampMonotonic"
+    "StateChangeTimestampMonotonic,Job"
 )
 GPU_FIELDS = "index,name,memory.used,memory.total,utilization.gpu,temperature.gpu,power.draw,clocks.sm"
 # An allow-list: /server_info also tells the API key.

@@ -14,7 +14,8 @@ TRIAL_DROP_IN = "50-kdops-trial.conf"
 class UnitState:
     """The unit as systemd(1) reports it. `since` is seconds in the present state; memory is in bytes.
 
-    exit_code is waitid(2)'s si_code (1 exited, 2 killed, 3 dumped), exit_status the status or the signal.
+    job: id of a queued or running start, stop or restart, else 0. exit_code is waitid(2)'s si_code (1
+    exited, 2 killed, 3 dumped), exit_status the status or the signal.
     """
 
     name: str
@@ -34,6 +35,7 @@ class UnitState:
     fragment: str = ""
     memory: int | None = None
     since: float | None = None
+    job: int = 0
 
     @property
     def exists(self) -> bool:
@@ -41,10 +43,9 @@ class UnitState:
         return self.load == "loaded"
 
     @property
-    def phase(self) -> str:
-        """The load phase the launcher reports in STATUS= (`phase=weights ...`), else an empty string."""
-        words = dict(word.partition("=")[::2] for word in self.status_text.split() if "=" in word)
-        return words.get("phase", "")
+    def told(self) -> Mapping[str, str]:
+        """The key=value words of STATUS=: the launcher's `phase`, or `running`, `queued` and `al`."""
+        return dict(word.partition("=")[::2] for word in self.status_text.split() if "=" in word)
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,9 @@ def parse(host: str, report: Mapping[str, Any]) -> HostStatus:
     """Return the status in the probe's document. Missing, null or odd values become the field's default."""
     manifest = _mapping(report.get("manifest"))
     txn = _mapping(report.get("txn"))
-    unit = _unit(report)
+    unit = unit_state(
+        _text(report.get("unit")), _mapping(report.get("properties")), _number(report.get("monotonic"))
+    )
     return HostStatus(
         host=host,
         unit=unit,
@@ -140,14 +143,13 @@ def parse(host: str, report: Mapping[str, Any]) -> HostStatus:
     )
 
 
-def _unit(report: Mapping[str, Any]) -> UnitState:
-    properties = {key: _text(value) for key, value in _mapping(report.get("properties")).items()}
-    get = properties.get
-
+def unit_state(name: str, properties: Mapping[str, Any], monotonic: float | None) -> UnitState:
+    """Return the unit in `systemctl show`'s properties; monotonic: the host's clock in seconds."""
+    told = {key: _text(value) for key, value in properties.items()}
+    get = told.get
     changed = _number(get("StateChangeTimestampMonotonic"))
-    now = _number(report.get("monotonic"))
     return UnitState(
-        name=_text(report.get("unit")),
+        name=name,
         load=get("LoadState", "not-found"),
         active=get("ActiveState", "unknown"),
         sub=get("SubState", "unknown"),
@@ -163,7 +165,8 @@ def _unit(report: Mapping[str, Any]) -> UnitState:
         drop_ins=tuple(get("DropInPaths", "").split()),
         fragment=get("FragmentPath", ""),
         memory=_whole(get("MemoryCurrent")),
-        since=max(0.0, now - changed / 1e6) if now is not None and changed else None,
+        since=max(0.0, monotonic - changed / 1e6) if monotonic is not None and changed else None,
+        job=_whole(get("Job")) or 0,
     )
 
 

@@ -1,6 +1,7 @@
 """Acceptance length from a request's own counts, with the invariants that must hold.
 
-Words: one *step* is a draft + verify round; *accepted drafts* a are draft tokens the target agreed with; a step
+Words: one *step* is a draft + verify round; *accepted drafts* a are draft tokens the target agreed with;
+a step
 commits c = a + 1 tokens; acceptance length (AL) = mean c = 1 + accepted drafts / steps. The first completion
 token comes from prefill, and a stop or the length limit may cut the last commit, so
 sum of c = completion tokens - 1 + cut tokens.
@@ -39,14 +40,16 @@ class Acceptance:
 
 
 def whole(value: Any) -> int | None:
-    """Return `value` as a non-negative whole number, or None if it is none (missing, null, NaN, text, bool)."""
+    """Return `value` as a non-negative whole number, or None if it is none (missing, null, NaN, text,
+    bool)."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return int(value) if value >= 0 and value == int(value) else None
 
 
 def acceptance(meta: Mapping[str, Any], completion_tokens: int | None) -> Acceptance | None:
-    """Return the acceptance in `meta_info` of SGLang's /generate, or None when the request had no verify step.
+    """Return the acceptance in `meta_info` of SGLang's /generate, or None when the request had no verify
+    step.
 
     Source: SGLang 0.5.23, managers/tokenizer_manager.py, _calculate_spec_decoding_metrics.
     """

@@ -35,7 +35,8 @@ class Generation:
 
 
 class SglangClient:
-    """Requests to one engine. Raises KdopsError when the engine refuses, UnreachableError when it does not answer."""
+    """Requests to one engine. Raises KdopsError when the engine refuses, UnreachableError when it does
+    not answer."""
 
     def __init__(
         self, port: int, *, address: str = "127.0.0.1", api_key: str | None = None, timeout: float = 600.0
@@ -69,7 +70,8 @@ class SglangClient:
         return generation(answer, time.perf_counter() - started)
 
     def server_info(self) -> Mapping[str, Any]:
-        """Return /server_info as the engine tells it. It may hold secrets: pick keys, never store it whole."""
+        """Return /server_info as the engine tells it. It may hold secrets: pick keys, never store it
+        whole."""
         return self._json("GET", "/server_info")
 
     def metrics(self) -> str:

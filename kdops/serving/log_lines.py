@@ -1,6 +1,7 @@
 """SGLang's and kdtree's periodic log lines as typed events.
 
-Source of the formats: SGLang 0.5.23, managers/scheduler_components/metrics_reporter.py; old DDTREE logs of the field.
+Source of the formats: SGLang 0.5.23, managers/scheduler_components/metrics_reporter.py; old DDTREE logs
+of the field.
 """
 
 from __future__ import annotations

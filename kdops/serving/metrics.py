@@ -26,13 +26,15 @@ class EngineMetrics:
 
     @property
     def acceptance_length(self) -> float | None:
-        """AL since boot: 1 + accepted drafts / verify steps; None where the engine counts no accepted drafts."""
+        """AL since boot: 1 + accepted drafts / verify steps; None where the engine counts no accepted
+        drafts."""
         if not self.verify_steps or self.accepted_drafts is None:
             return None
         return 1 + self.accepted_drafts / self.verify_steps
 
     def since(self, earlier: EngineMetrics) -> EngineMetrics:
-        """Return the counters' differences to `earlier`, gauges as they are now; a restart between gives None."""
+        """Return the counters' differences to `earlier`, gauges as they are now; a restart between gives
+        None."""
 
         def difference(now: int | None, then: int | None) -> int | None:
             return now - then if now is not None and then is not None and now >= then else None

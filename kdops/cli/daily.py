@@ -1,0 +1,210 @@
+"""`kdops status`, `start`, `stop`, `restart`, `logs`, `history`: day to day, over one SSH connection per
+host."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from kdops.cli.config import HOST, INVENTORY, JSON, load
+from kdops.cli.output import emit, emit_json, say
+from kdops.errors import ExitCode, KdopsError, UsageError
+
+if TYPE_CHECKING:
+    from kdops.fleet import Host
+    from kdops.host.journal import Entry
+    from kdops.host.service import Ended
+    from kdops.host.status import HostStatus, UnitState
+
+STATUS_DEADLINE_S = 6.0
+
+HOSTS = typer.Argument(
+    None, metavar="[NAME]...", help="Hosts, groups or inventories; all hosts if none is named."
+)
+NOW = typer.Option(False, "--now", help="Do not drain: running requests are cut off.")
+FOLLOW = typer.Option(False, "-f", "--follow", help="Go on with each new line until Ctrl-C.")
+LINES = typer.Option(
+    None, "-n", "--lines", min=0, help="At most this many of the newest lines [default: 50]."
+)
+SINCE = typer.Option(
+    None, "--since", help="From this time on, as journalctl takes it: '10 min ago', '09:00'."
+)
+GREP = typer.Option(
+    None, "--grep", metavar="REGEX", help="Only messages that match (Python regular expression)."
+)
+JSON_LINES = typer.Option(False, "--json", help="One JSON object a line on stdout.")
+COUNT = typer.Option(20, "-n", "--lines", min=0, help="At most this many of the newest deploys.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (status, start, stop, restart, logs, history):
+        app.command()(command)
+
+
+def status(names: list[str] | None = HOSTS, inventory: Path | None = INVENTORY, as_json: bool = JSON) -> None:
+    """Show every host: state, release, drift, load, tokens/s, acceptance length.
+
+    Hosts are asked at once; exit code 3 if one of them cannot be reached.
+    """
+    from kdops.cli.rows import row, table
+    from kdops.host import HostConnection, each, probe
+
+    def ask(host: Host) -> HostStatus:
+        with HostConnection(host) as connection:
+            return probe(connection, STATUS_DEADLINE_S)
+
+    fleet = load(inventory)
+    chosen = [host for name in names for host in fleet.select(name)] if names else list(fleet.hosts)
+    hosts = list({(host.inventory, host.name): host for host in chosen}.values())
+    found = each(hosts, ask, STATUS_DEADLINE_S)
+    rows = [row(host.name, answer) for host, answer in zip(hosts, found, strict=True)]
+    if as_json:
+        emit_json({"hosts": [dataclasses.asdict(row) for row in rows]})
+    else:
+        emit(table(rows))
+    if failed := [answer for answer in found if isinstance(answer, KdopsError)]:
+        raise typer.Exit(max(answer.code for answer in failed))
+
+
+def start(name: str = HOST, inventory: Path | None = INVENTORY, as_json: bool = JSON) -> None:
+    """Start the deployed service and wait until it is ready."""
+    _act("start", name, inventory, now=False, as_json=as_json)
+
+
+def stop(name: str = HOST, now: bool = NOW, inventory: Path | None = INVENTORY, as_json: bool = JSON) -> None:
+    """Stop the service; requests that run are finished first, up to the drain deadline."""
+    _act("stop", name, inventory, now=now, as_json=as_json)
+
+
+def restart(
+    name: str = HOST, now: bool = NOW, inventory: Path | None = INVENTORY, as_json: bool = JSON
+) -> None:
+    """Stop (draining) and start the service, and wait until it is ready."""
+    _act("restart", name, inventory, now=now, as_json=as_json)
+
+
+def logs(
+    name: str = HOST,
+    follow: bool = FOLLOW,
+    lines: int | None = LINES,
+    since: str | None = SINCE,
+    grep: str | None = GREP,
+    inventory: Path | None = INVENTORY,
+    as_json: bool = JSON_LINES,
+) -> None:
+    """Show the service's journal; -f survives cut links and restarts of the host's sshd and journald."""
+    from kdops.host import HostConnection
+    from kdops.host import follow as journal
+
+    host = load(inventory).one(name)
+    limit = lines if lines is not None else None if since else 50
+    query = journal.Query(f"kdtree-{host.service}.service", limit, since, _pattern(grep))
+    try:
+        if follow:
+            for entry in journal.follow(host, query, say):
+                emit(_line(entry, as_json))
+        else:
+            with HostConnection(host) as connection:
+                for entry in journal.read(connection, query):
+                    emit(_line(entry, as_json))
+    except KeyboardInterrupt:
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
+def history(
+    name: str = HOST, count: int = COUNT, inventory: Path | None = INVENTORY, as_json: bool = JSON
+) -> None:
+    """Show what was deployed when, by whom and why, and how it ended."""
+    from kdops.host import HostConnection
+    from kdops.host.audit import read
+
+    with HostConnection(load(inventory).one(name)) as connection:
+        deploys = read(connection)
+    newest = deploys[max(0, len(deploys) - count) :]
+    if as_json:
+        emit_json({"history": [dataclasses.asdict(deploy) for deploy in newest]})
+        return
+    if not newest:
+        say("no deploy is recorded on this host")
+    for deploy in newest:
+        emit(deploy.line)
+
+
+def _act(action: str, name: str, inventory: Path | None, *, now: bool, as_json: bool) -> None:
+    from kdops.host import HostConnection, service
+    from kdops.host.journal import printable
+
+    host = load(inventory).one(name)
+    told: list[str] = []
+
+    def progress(unit: UnitState) -> None:
+        words = f"  {unit.status_text}" if unit.main_pid and unit.status_text else ""
+        text = f"{unit.active} ({unit.sub}){words}"
+        if told[-1:] != [text]:
+            told.append(text)
+            say(f"{host.name}: {printable(text)}")
+
+    try:
+        with HostConnection(host) as connection:
+            ended = service.act(connection, service.Action(action), now=now, progress=progress)
+    except KeyboardInterrupt:
+        say(f"{host.name}: no longer watching; the {action} goes on: see kdops status {host.name}")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    if not ended.ok:
+        raise _not_started(host, ended)
+    if as_json:
+        emit_json({"host": host.name, "action": action, "unit": dataclasses.asdict(ended.unit)})
+    elif action == "stop":
+        emit(f"{host.name}: stopped" + (", drain deadline passed" if ended.unit.exit_status == 75 else ""))
+    else:
+        emit(f"{host.name}: ready")
+
+
+def _not_started(host: Host, ended: Ended) -> KdopsError:
+    from kdops.guard.explain import failed_start
+    from kdops.guard.systemd import Unit
+
+    unit = ended.unit
+    as_guard = Unit(
+        active=unit.active,
+        result=unit.result,
+        exit_code=str(unit.exit_code),
+        exit_status=str(unit.exit_status),
+        status_text=unit.status_text,
+    )
+    failure = failed_start(unit.name, as_guard, ended.lines)
+    again = "; systemd tries again by itself" if unit.sub == "auto-restart" else ""
+    return KdopsError(
+        f"{host.name}: the service did not start",
+        cause=failure.cause + again,
+        remedy=failure.remedy,
+        evidence=ended.lines,
+    )
+
+
+def _pattern(grep: str | None) -> re.Pattern[str] | None:
+    try:
+        return re.compile(grep) if grep is not None else None
+    except (re.error, RecursionError, OverflowError) as error:
+        raise UsageError(
+            f"--grep {grep!r} is no regular expression",
+            cause=str(error),
+            remedy="escape characters such as ( [ * + with a backslash",
+        ) from None
+
+
+def _line(entry: Entry, as_json: bool) -> str:
+    from kdops.host.journal import printable
+
+    if as_json:
+        return json.dumps(dataclasses.asdict(entry))
+    when = datetime.fromtimestamp(entry.time).strftime("%Y-%m-%d %H:%M:%S")
+    first, *more = [printable(part) for part in entry.message.split("\n")]
+    return "\n".join([f"{when} {first}", *(f"{'':19} {part}" for part in more)])

@@ -1,0 +1,72 @@
+"""`kdops generate`: one real request through the SSH connection."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from kdops.cli.config import HOST, INVENTORY, JSON, load
+from kdops.cli.output import emit, emit_json, say
+from kdops.errors import UsageError
+
+if TYPE_CHECKING:
+    from kdops.serving import Generation
+
+PROMPT = typer.Argument(..., metavar="PROMPT", help="The text to go on from.")
+TOKENS = typer.Option(128, "--max-new-tokens", min=1, help="Stop after this many tokens.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(generate)
+
+
+def generate(
+    name: str = HOST,
+    prompt: str = PROMPT,
+    max_new_tokens: int = TOKENS,
+    inventory: Path | None = INVENTORY,
+    as_json: bool = JSON,
+) -> None:
+    """Send one prompt to the host's engine (greedy) and show the text, tokens/s and acceptance length."""
+    from kdops.host import HostConnection, probe
+    from kdops.host.credentials import api_key
+    from kdops.host.journal import printable
+    from kdops.serving import SglangClient
+
+    if not prompt:
+        raise UsageError("the prompt is empty", cause="SGLang needs a token", remedy="give some text")
+    with HostConnection(load(inventory).one(name)) as connection:
+        engine = probe(connection).engine
+        port = engine.port if engine else 0
+        with connection.forward(port) as local:
+            client = SglangClient(local, api_key=api_key(connection))
+            answer = client.generate(prompt, max_new_tokens=max_new_tokens)
+    if as_json:
+        emit_json(_document(answer))
+        return
+    emit("\n".join(printable(line) for line in answer.text.split("\n")))
+    say(_summary(answer))
+
+
+def _summary(answer: Generation) -> str:
+    parts = [f"{answer.completion_tokens} tokens in {answer.seconds:.2f} s"]
+    if answer.tokens_per_second is not None:
+        parts.append(f"{answer.tokens_per_second:.1f} tokens/s")
+    if answer.acceptance:
+        parts.append(f"AL {answer.acceptance.length:.2f} over {answer.acceptance.steps} steps")
+        parts += [f"INCONSISTENT: {problem}" for problem in answer.acceptance.problems]
+    else:
+        parts.append("no speculation")
+    return ", ".join(parts)
+
+
+def _document(answer: Generation) -> dict[str, object]:
+    return {
+        **dataclasses.asdict(answer),
+        "tokens_per_second": answer.tokens_per_second,
+        "acceptance_length": answer.acceptance.length if answer.acceptance else None,
+    }

@@ -1,0 +1,163 @@
+"""One row of `kdops status`: what a person wants to know of a host, from one probe. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kdops.errors import KdopsError
+from kdops.host.journal import printable
+from kdops.host.status import HostStatus
+from kdops.serving import metrics
+
+_COLUMNS = ("HOST", "STATE", "RELEASE", "SINCE", "RESTARTS", "RUNNING", "QUEUED", "TOK/S", "AL")
+_BAD_OUTCOMES = ("rolled-back", "stopped", "rollback-failed", "aborted")
+
+
+@dataclass(frozen=True)
+class Row:
+    """state: running, loading, draining, stopped, failed, restarting, not deployed, unreachable or error.
+
+    since: seconds in that state. tokens_per_second: SGLang's last log window. acceptance_length comes from
+    `al_source`: "engine" (1 + accepted drafts / verify steps) or "SGLang's" (not comparable with AL).
+    notes: drift, open transaction, failed outcome, in words.
+    """
+
+    host: str
+    state: str
+    phase: str | None = None
+    release: str | None = None
+    profile: str | None = None
+    since: float | None = None
+    restarts: int | None = None
+    running: int | None = None
+    queued: int | None = None
+    tokens_per_second: float | None = None
+    acceptance_length: float | None = None
+    al_source: str | None = None
+    drift: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+
+def row(name: str, found: HostStatus | KdopsError) -> Row:
+    """Return the row for one host's status, or for why there is none."""
+    if isinstance(found, KdopsError):
+        kind = "unreachable" if found.code == 3 else "error"
+        return Row(name, kind, notes=(f"{found.title}: {found.cause}", f"remedy: {found.remedy}"))
+    unit, engine = found.unit, found.engine
+    state = _state(found)
+    seen = metrics.parse(engine.metrics) if engine and engine.metrics else metrics.EngineMetrics()
+    told = unit.told
+    serving = state == "running"
+    length, source = _acceptance(told.get("al"), seen) if serving else (None, None)
+    return Row(
+        host=name,
+        state=state,
+        phase=(told.get("phase") or unit.status_text or None) if state in ("loading", "draining") else None,
+        release=found.release,
+        profile=found.profile,
+        since=unit.since,
+        restarts=unit.restarts if unit.exists else None,
+        running=_first(seen.running, _whole(told.get("running"))) if serving else None,
+        queued=_first(seen.queued, _whole(told.get("queued"))) if serving else None,
+        tokens_per_second=seen.throughput if serving else None,
+        acceptance_length=length,
+        al_source=source,
+        drift=found.drift,
+        notes=tuple(map(printable, _notes(found, state))),
+    )
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the rows as an aligned table, each followed by its notes."""
+    cells = [_COLUMNS, *(_cells(row) for row in rows)]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(_COLUMNS))]
+    lines = []
+    for line, notes in zip(cells, ((), *(row.notes for row in rows)), strict=True):
+        lines.append("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        lines += [f"    {note}" for note in notes]
+    return "\n".join(lines)
+
+
+def duration(seconds: float | None) -> str:
+    """Return seconds as a person says them: 45 s, 12 min, 5 h, 3 d."""
+    if seconds is None:
+        return "-"
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _state(found: HostStatus) -> str:
+    unit = found.unit
+    if not unit.exists:
+        return "not deployed" if unit.load == "not-found" else f"unit {unit.load}"
+    if unit.active == "activating":
+        return "restarting" if unit.sub == "auto-restart" else "loading"
+    if unit.active == "active":
+        answers = found.engine is None or found.engine.health in ("ok", "no answer", "starting")
+        return "running" if answers else f"running, HTTP {found.engine.health if found.engine else ''}"
+    return {"deactivating": "draining", "inactive": "stopped"}.get(unit.active, unit.active)
+
+
+def _notes(found: HostStatus, state: str) -> list[str]:
+    notes = []
+    if found.unit.status_text and state in ("loading", "draining"):
+        notes.append(found.unit.status_text)
+    if state in ("failed", "restarting"):
+        notes.append(
+            f"result {found.unit.result}, exit status {found.unit.exit_status}: see kdops logs {found.host}"
+        )
+    if found.engine and found.engine.health == "no answer" and state == "running":
+        notes.append("the engine does not answer /health within 1 s: busy, or hung")
+    if found.drift:
+        notes.append("drift: " + "; ".join(found.drift))
+    if txn := found.transaction:
+        who = f"{txn.who} deploys {txn.release}, phase {txn.phase}"
+        guard = (
+            "its client is gone, the host ends it" if not txn.lease_left else f"lease {txn.lease_left:.0f} s"
+        )
+        notes.append(f"deploy open: {who} ({guard})")
+    if (last := found.outcome) and last.result in _BAD_OUTCOMES:
+        why = f": {last.failure[0]}: {last.failure[1]}" if last.failure else ""
+        serves = f"serving {last.serves}" if last.serves else "nothing serves"
+        notes.append(f"last deploy {last.release} {last.result} at {last.at}{why}; {serves}")
+        if last.failure:
+            notes.append(f"remedy: {last.failure[2]}")
+    notes += [f"not read: {part}: {why}" for part, why in (found.errors or {}).items()]
+    return notes
+
+
+def _acceptance(told: str | None, seen: metrics.EngineMetrics) -> tuple[float | None, str | None]:
+    try:
+        engine = float(told or "")
+    except ValueError:
+        engine = math.nan
+    if math.isfinite(engine) and engine >= 1:
+        return engine, "engine"
+    if seen.accept_length:
+        return seen.accept_length, "SGLang's"
+    return None, None
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    length = "-" if row.acceptance_length is None else f"{row.acceptance_length:.2f}"
+    return (
+        row.host,
+        row.state,
+        row.release or "-",
+        duration(row.since),
+        *("-" if value is None else str(value) for value in (row.restarts, row.running, row.queued)),
+        "-" if row.tokens_per_second is None else f"{row.tokens_per_second:.1f}",
+        f"{length} (SGLang's)" if row.al_source == "SGLang's" else length,
+    )
+
+
+def _first(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() else None

@@ -1,0 +1,12 @@
+"""The engine's API key: kept on the host, mode 0600, never shown and never written here."""
+
+from __future__ import annotations
+
+from kdops.host.connection import HostConnection
+
+
+def api_key(connection: HostConnection) -> str | None:
+    """Return the key of the host's service, or None if it has none."""
+    path = f"/etc/kdops/credentials/{connection.host.service}.api_key"
+    script = 'test ! -e "$1" || exec cat -- "$1"'
+    return connection.run(["sh", "-c", script, "sh", path], check=True).text.strip() or None
