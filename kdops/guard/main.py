@@ -136,5 +136,6 @@ def main(argv: Sequence[str] | None = None, ctx: Context | None = None) -> int:
         code = error.code
         words = {"title": error.title, "cause": error.cause, "remedy": error.remedy, "code": int(code)}
         document = {"ok": False, "error": {**words, "evidence": list(error.evidence)}}
+        print(f"kdops_guard: {error.title}: {error.cause}", file=sys.stderr)
     print(json.dumps(document))
     return code

@@ -54,7 +54,7 @@ def _systemd() -> list[tuple[str, str, str]]:
 
 def _models(manifest: dict[str, Any]) -> list[tuple[str, str, str]]:
     found = []
-    for path in manifest.get("model_paths", []):
+    for path in manifest.get("models", []):
         if path.startswith("/") and not (Path(path) / "config.json").exists():
             cause = f"{path}/config.json does not exist" if Path(path).is_dir() else f"{path} does not exist"
             found.append(

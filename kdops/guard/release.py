@@ -59,6 +59,8 @@ class Release:
     def damage(self) -> list[str]:
         """Return what differs from the manifest: missing or edited files, an edited engine."""
         found = []
+        if self.manifest.get("release_id") != self.id:
+            found.append(f"{self.path}/manifest.json is of release {self.manifest.get('release_id')}")
         for name, digest in sorted(self.manifest["files"].items()):
             file = self.path / name
             if not file.is_file():

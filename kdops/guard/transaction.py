@@ -22,8 +22,8 @@ _EVIDENCE = 15
 def begin(ctx: Context, request: Request) -> dict[str, Any]:
     """Take the lock and open a transaction; `changed` is false when the release already serves without drift.
 
-    Raises KdopsError (exit 4) while another client holds the lock, or while the guard still finishes the
-    transaction of a client that is gone.
+    `finishing` describes the transaction of a client that is gone, while the guard still ends it: ask again.
+    Raises KdopsError (exit 4) while another client holds the lock.
     """
     state = ctx.store.load()
     if state.transaction is not None and state.transaction.id != request.id:
@@ -32,7 +32,7 @@ def begin(ctx: Context, request: Request) -> dict[str, Any]:
         finish(ctx)
         state = ctx.store.load()
         if state.transaction is not None:
-            raise _finishing(state.transaction)
+            return {"changed": False, "finishing": describe(state.transaction)}
     if state.transaction is None:
         if not request.force and _serves(ctx, state, request.release):
             return {"changed": False, "release": request.release, "phase": None}
@@ -299,14 +299,5 @@ def _locked(txn: Transaction, left: float) -> KdopsError:
         "another deploy is running on this host",
         cause=f"{txn.who} deploys {txn.release}{why} since {txn.opened_at}, phase '{txn.phase}'",
         remedy=f"wait for it; if that client is gone, the guard takes over in {left:.0f} s",
-        code=ExitCode.LOCKED,
-    )
-
-
-def _finishing(txn: Transaction) -> KdopsError:
-    return KdopsError(
-        "the guard still finishes an interrupted deploy on this host",
-        cause=f"{txn.who} deployed {txn.release} and is gone; phase '{txn.phase}'",
-        remedy="watch it with `kdops status`, then deploy again",
         code=ExitCode.LOCKED,
     )

@@ -117,7 +117,7 @@ def files(release: str, unit: str = UNIT) -> dict[str, bytes]:
     content = {unit: f"[Service]\n# {release}\n".encode(), "launch.yaml": b"port: 1\n", "engine.env": b""}
     site = {"kdtree_engine/__init__.py": b"x = 1\n"}
     manifest = {
-        "release": release,
+        "release_id": release,
         "unit": unit,
         "service": "lab",
         "files": {name: hashlib.sha256(body).hexdigest() for name, body in content.items()},

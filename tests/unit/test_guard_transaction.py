@@ -203,7 +203,7 @@ def test_lock_of_a_dead_client_is_taken_over_after_its_transaction_ended(host: G
     deploy(host, "linear-1")
     advance(host, "ddtree-2", Phase.SWITCHING, "c2")
     host.expire()
-    t.begin(host.ctx, request("ddtree-3", "c3"))
+    assert t.begin(host.ctx, request("ddtree-3", "c3"))["changed"]
     lines = [json.loads(line) for line in host.layout.audit.read_text().splitlines()]
     assert [line["result"] for line in lines] == [Result.COMMITTED, Result.ROLLED_BACK]
     with pytest.raises(KdopsError, match="no longer open"):

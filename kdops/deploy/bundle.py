@@ -1,0 +1,67 @@
+"""Everything a playbook run needs on the operator's side, as one folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kdops import locks
+from kdops.deploy.engine import engine_digest, site_files
+from kdops.deploy.pack import archive, guard_pyz
+from kdops.fleet import EngineConfig, Host
+from kdops.render import FileSet, render
+
+_HEADROOM = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A release and how it travels. `files` is None for a rollback: the release is on the host already."""
+
+    release: str
+    unit: str
+    service: str
+    files: FileSet | None
+    lock: Path | None
+    api_key: Path | None
+
+
+def build(config: EngineConfig, host: Host) -> Bundle:
+    """Render the release of `config`. Raises UsageError for values that cannot be rendered or a missing key
+    file.
+    """
+    lock = locks.lock_file(config.lock)
+    files = render(config, host, engine_digest(), locks.lock_digest(lock))
+    key = Path(config.api_key_file).expanduser() if config.api_key_file else None
+    return Bundle(files.release_id, str(files.manifest["unit"]), config.service, files, lock, key)
+
+
+def write(bundle: Bundle, folder: Path, request: Mapping[str, Any]) -> None:
+    """Write guard, release archive, request and facts to `folder` (private: created 0700)."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    (folder / "kdops_guard.pyz").write_bytes(guard_pyz())
+    (folder / "request.json").write_text(json.dumps(dict(request)))
+    facts: dict[str, Any] = {
+        "id": request["id"],
+        "release": bundle.release,
+        "service": bundle.service,
+        "unit": bundle.unit,
+    }
+    if bundle.files is not None:
+        packed = archive(_contents(bundle.files))
+        (folder / "bundle.zip").write_bytes(packed)
+        for file in bundle.files.files:
+            (folder / file.path).write_bytes(file.content)
+        need = len(packed) + sum(len(body) for body, _ in _contents(bundle.files).values()) + _HEADROOM
+        facts |= {"need": need, "user": bundle.files.manifest["settings"]["user"]}
+        facts |= {"lock": str(bundle.lock), "venv": str(bundle.files.manifest["lock_digest"])[:12]}
+    facts["api_key"] = str(bundle.api_key) if bundle.api_key else ""
+    (folder / "facts.json").write_text(json.dumps(facts))
+
+
+def _contents(files: FileSet) -> dict[str, tuple[bytes, int]]:
+    rendered = {file.path: (file.content, file.mode) for file in files.files}
+    return {**rendered, **{f"site/{path}": (body, 0o644) for path, body in site_files().items()}}

@@ -1,0 +1,155 @@
+"""The operator's side of a deploy: plan, run the playbook, tell how it ended."""
+
+from __future__ import annotations
+
+import getpass
+import signal
+import socket
+import tempfile
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kdops.deploy import bundle as bundles
+from kdops.deploy import ending
+from kdops.deploy.bundle import Bundle
+from kdops.deploy.guard_call import call
+from kdops.deploy.heartbeat import Heartbeat
+from kdops.deploy.plan import Plan, plan
+from kdops.deploy.playbook import Event, Run, run
+from kdops.deploy.progress import Progress
+from kdops.errors import UsageError
+from kdops.fleet import Host
+from kdops.host import HostConnection
+
+_RUN_MARGIN = 900.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """why: for the audit line. lease: seconds that a silent client keeps the lock. ready_timeout: seconds for
+    a start.
+    """
+
+    why: str = ""
+    lease: float = 60.0
+    ready_timeout: float = 1800.0
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """A deploy that succeeded. outcome: the guard's record, None when nothing had to change."""
+
+    plan: Plan
+    outcome: Mapping[str, Any] | None
+
+
+def make_plan(host: Host, bundle: Bundle) -> Plan:
+    """Ask the host what is there. Raises UnreachableError."""
+    with HostConnection(host) as connection:
+        return plan(bundle, call(connection, "inspect", "--service", bundle.service))
+
+
+def seconds(host: Host, variable: str, default: float) -> float:
+    """Return a duration from the inventory. Raises UsageError naming file and line when it is no positive
+    number.
+    """
+    value = host.variables.get(variable, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
+        raise UsageError(
+            f"{variable} must be a number of seconds, not {value!r}",
+            cause=f"written in {host.origins.get(variable, 'the inventory')}",
+            remedy=f"for example {variable}: {default:.0f}",
+        )
+    return float(value)
+
+
+def request(bundle: Bundle, host: Host, options: Options) -> dict[str, Any]:
+    """Return the document that opens the transaction on the host."""
+    return {
+        "id": uuid.uuid4().hex,
+        "release": bundle.release,
+        "unit": bundle.unit,
+        "service": bundle.service,
+        "who": f"{getpass.getuser()}@{socket.gethostname()}",
+        "why": options.why,
+        "lease": options.lease,
+        "ready_timeout": options.ready_timeout,
+        "adopt": str(host.variables.get("engine_adopted_unit") or ""),
+    }
+
+
+def deploy(host: Host, bundle: Bundle, options: Options, say: Callable[[str], None]) -> Deployed:
+    """Make `bundle` the committed release of `host`; nothing is done if it serves there without drift.
+
+    Raises KdopsError with the exit code of design.md; whatever happens, the last committed or the new release
+    serves
+    once this call or the guard on the host has finished, or, on a first deploy, the service is stopped.
+    """
+    planned = make_plan(host, bundle)
+    for line in (*planned.changes, *(f"drift: {line}" for line in planned.drift)):
+        say(line)
+    if planned.empty:
+        return Deployed(planned, None)
+    opening = request(bundle, host, options)
+    progress = Progress(say)
+    with tempfile.TemporaryDirectory(prefix="kdops-bundle.") as folder, _interruptible() as stop:
+        bundles.write(bundle, Path(folder), opening)
+        with Heartbeat(host, opening["id"], options.lease):
+            ended = run(
+                "deploy.yml",
+                host,
+                {"kdops_bundle": folder},
+                timeout=options.ready_timeout * 2 + _RUN_MARGIN,
+                on_event=progress.feed,
+                cancelled=stop.is_set,
+            )
+    if ended.status == "canceled":
+        raise ending.interrupted(host, opening["id"])
+    return Deployed(planned, _outcome(host, opening["id"], ended))
+
+
+def _outcome(host: Host, id_: str, ended: Run) -> Mapping[str, Any] | None:
+    outcome = next(
+        (e.answer["outcome"] for e in reversed(ended.events) if e.answer and e.answer.get("outcome")), None
+    )
+    if ended.status == "successful":
+        return outcome
+    raise ending.failed(host, id_, ended, outcome)
+
+
+def check(host: Host, bundle: Bundle, options: Options) -> list[Event]:
+    """Run the playbook in Ansible's check mode: nothing is changed; the events carry the differences."""
+    with tempfile.TemporaryDirectory(prefix="kdops-bundle.") as folder, _interruptible() as stop:
+        bundles.write(bundle, Path(folder), request(bundle, host, options))
+        ended = run(
+            "deploy.yml",
+            host,
+            {"kdops_bundle": folder},
+            timeout=_RUN_MARGIN,
+            on_event=lambda _event: None,
+            cancelled=stop.is_set,
+            check=True,
+        )
+    if ended.status != "successful":
+        raise ending.failed(host, "", ended, None)
+    return ended.events
+
+
+@contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """Turn SIGINT and SIGTERM into an event, so that an interrupt ends the run in order."""
+    event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+    old = {sig: signal.signal(sig, lambda *_: event.set()) for sig in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield event
+    finally:
+        for sig, handler in old.items():
+            signal.signal(sig, handler)

@@ -1,0 +1,69 @@
+"""Ask the guard on a host directly: for plans, heartbeats, and when a playbook cannot tell how it ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from kdops.errors import ExitCode, KdopsError
+
+PYZ = "/opt/kdops/guard/kdops_guard.pyz"
+
+
+class Result(Protocol):
+    """How a remote command ended."""
+
+    @property
+    def code(self) -> int: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def stderr(self) -> bytes: ...
+
+
+class Runner(Protocol):
+    """The part of `kdops.host.HostConnection` that is needed here."""
+
+    def run(
+        self, argv: list[str], *, stdin: bytes = b"", timeout: float = 30.0, check: bool = False
+    ) -> Result: ...
+
+
+def call(runner: Runner, *arguments: str, timeout: float = 30.0) -> dict[str, Any] | None:
+    """Return the guard's document, None when this host has no guard yet.
+
+    Raises KdopsError as the guard reports it, or when its answer is no document.
+    """
+    result = runner.run(["/usr/bin/python3", "-IB", PYZ, *arguments], timeout=timeout)
+    if result.code == 2 and "can't open file" in result.stderr.decode(errors="replace"):
+        return None
+    try:
+        return document(json.loads(result.text))
+    except ValueError as error:
+        raise KdopsError(
+            "the guard on the host did not answer as expected",
+            cause=(result.stderr.decode(errors="replace").strip().splitlines() or [result.text[:200]])[-1],
+            remedy=f"run on the host: python3 {PYZ} status",
+        ) from error
+
+
+def document(answer: Any) -> dict[str, Any]:
+    """Return a guard's answer; raises the KdopsError it carries, ValueError when it is no answer of a guard.
+    """
+    if not isinstance(answer, dict) or "ok" not in answer:
+        raise ValueError("no answer of a guard")
+    if not answer["ok"]:
+        raise error_of(answer["error"])
+    return answer
+
+
+def error_of(words: Mapping[str, Any]) -> KdopsError:
+    """Return the KdopsError in a guard's error or failure document."""
+    return KdopsError(
+        words["title"],
+        cause=words["cause"],
+        remedy=words["remedy"],
+        code=ExitCode(words["code"]),
+        evidence=tuple(words.get("evidence", ())),
+    )

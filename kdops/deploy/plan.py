@@ -1,0 +1,79 @@
+"""What a deploy would change on a host, and what was changed there by hand."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kdops.deploy.bundle import Bundle
+from kdops.deploy.pack import guard_pyz
+
+
+@dataclass(frozen=True)
+class Plan:
+    """release: to be deployed. serving: what serves now. changes and drift: one line each, empty when there
+    is none.
+    """
+
+    release: str
+    serving: str | None
+    changes: tuple[str, ...]
+    drift: tuple[str, ...]
+
+    @property
+    def empty(self) -> bool:
+        return not self.changes and not self.drift
+
+
+def plan(bundle: Bundle, report: Mapping[str, Any] | None) -> Plan:
+    """Compare `bundle` with the guard's `inspect` report (None: kdops was never on this host). Pure."""
+    if report is None:
+        return Plan(
+            bundle.release, None, ("first deploy: installs the guard, the environment if it is missing",), ()
+        )
+    committed = report["committed"]
+    serving = committed[-1]["release"] if committed else None
+    changes = [*_release(bundle, serving, report), *_files(bundle, report)]
+    return Plan(bundle.release, serving, tuple(changes), tuple(report["drift"]))
+
+
+def _release(bundle: Bundle, serving: str | None, report: Mapping[str, Any]) -> list[str]:
+    found = []
+    if serving != bundle.release:
+        found.append(f"release {serving or 'none'} -> {bundle.release}")
+        found += _settings(bundle, report.get("manifest"))
+    elif (report.get("unit") or {}).get("active") != "active":
+        found.append("the service is not running")
+    if bundle.files is not None:
+        venv = str(bundle.files.manifest["lock_digest"])[:12]
+        if venv not in report["venvs"]:
+            found.append(f"Python environment {venv} is built from its lock")
+    return found
+
+
+def _settings(bundle: Bundle, old: Mapping[str, Any] | None) -> list[str]:
+    if bundle.files is None or old is None:
+        return []
+    new = bundle.files.manifest
+    before, after = old.get("settings", {}), new["settings"]
+    lines = [
+        f"  {key}: {before.get(key)!r} -> {after.get(key)!r}"
+        for key in sorted({*before, *after})
+        if before.get(key) != after.get(key)
+    ]
+    lines += [f"  {key} changed" for key in ("engine_digest", "lock_digest") if old.get(key) != new[key]]
+    return lines
+
+
+def _files(bundle: Bundle, report: Mapping[str, Any]) -> list[str]:
+    found = []
+    if report["guard"] != hashlib.sha256(guard_pyz()).hexdigest():
+        found.append("the guard on the host is of another kdops version")
+    if (
+        bundle.api_key is not None
+        and report["api_key"] != hashlib.sha256(bundle.api_key.read_bytes()).hexdigest()
+    ):
+        found.append("the API key")
+    return found
