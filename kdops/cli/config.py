@@ -94,12 +94,13 @@ def render(
 ) -> None:
     """Render the release: unit, launch.yaml, engine.env, manifest.json."""
     from kdops import fleet
+    from kdops.deploy.engine import engine_digest
     from kdops.locks import lock_digest, lock_file
     from kdops.render import render as files_of
 
     found = load(inventory).one(host)
     settings = fleet.engine_config(found, profile, overrides(changes))
-    release = files_of(settings, found, _engine_digest(), lock_digest(lock_file(settings.lock)))
+    release = files_of(settings, found, engine_digest(), lock_digest(lock_file(settings.lock)))
     if out is None:
         for file in release.files:
             emit(f"# ===== {file.path} (mode {file.mode:04o}, release {release.release_id})")
@@ -119,16 +120,6 @@ def render(
             remedy="name a folder that you may write to",
         ) from None
     say(f"release {release.release_id}: {len(release.files)} files in {out}")
-
-
-def _engine_digest() -> str:
-    """Return the digest of the engine that would be shipped, as the host computes it."""
-    from kdops import paths
-    from kdops.guard.release import read_tree, tree_digest
-
-    site = paths.data("engine")
-    tree = read_tree(site / "kdtree_engine")
-    return tree_digest({f"kdtree_engine/{path}": content for path, content in tree.items()})
 
 
 def _host_row(host: Host) -> dict[str, Any]:

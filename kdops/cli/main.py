@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from kdops import __version__, paths
+from kdops.cli import config, daily, deploy, generate, lab
 from kdops.cli.output import say, show_error
 from kdops.errors import ExitCode, KdopsError
 
@@ -42,6 +43,13 @@ def _crash_report() -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(traceback.format_exc())
     return path
+
+
+config.register(app)
+daily.register(app)
+deploy.register(app)
+generate.register(app)
+lab.register(app)
 
 
 def main() -> None:
