@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kdops.fleet import facts
-from kdops.fleet.memory import predict
+from kdops.fleet.memory import Prediction, predict
 from kdops.fleet.model import Host, Origin
 from kdops.fleet.problems import Problem
 from kdops.fleet.settings import LINEAR, PLAIN, TREE, EngineConfig
@@ -112,29 +112,25 @@ def _limits(
     if draft and draft.block_size and draft.block_size != config.block_size:
         yield "block_size", f"{config.block_size}, but the drafter was trained with {draft.block_size}"
     if context and draft and draft.positions and draft.positions < context and config.draft_window is None:
-        yield (
-            "draft_window",
-            f"not set, and the drafter knows {draft.positions} positions of {context}; set a window",
-        )
+        text = f"not set, and the drafter knows {draft.positions} positions of {context}; set a window"
+        yield "draft_window", text
     if target is None:
         return
     if context and target.positions and context > target.positions:
         yield "context_length", f"{context}, but the model knows {target.positions} positions"
-    prediction = predict(config, host.gpu, target, draft)
+    yield from _memory(config, context, host, predict(config, host.gpu, target, draft))
+
+
+def _memory(
+    config: EngineConfig, context: int | None, host: Host, prediction: Prediction
+) -> Iterator[tuple[str, str]]:
     if prediction.pool_bytes == 0:
-        yield (
-            "memory_fraction",
-            f"{config.memory_fraction:g} leaves no KV pool: the weights alone take "
-            f"{(prediction.weight_bytes or 0) / 1e9:.1f} GB of each GPU's {host.gpu.memory / 1e9:.1f} GB",
-        )
+        weights, total = (prediction.weight_bytes or 0) / 1e9, host.gpu.memory / 1e9
+        text = f"the weights alone take {weights:.1f} GB of each GPU's {total:.1f} GB"
+        yield "memory_fraction", f"{config.memory_fraction:g} leaves no KV pool: {text}"
     elif prediction.tokens is not None and context and context > prediction.tokens:
         key = "context_length" if config.context_length else "memory_fraction"
-        yield (
-            key,
-            (
-                f"{context} tokens a request, but the KV pool is predicted to hold {prediction.tokens}; "
-                "raise engine_memory_fraction or lower engine_context_length"
-            ),
-        )
+        text = f"{context} tokens a request, but the KV pool is predicted to hold {prediction.tokens}"
+        yield key, f"{text}; raise engine_memory_fraction or lower engine_context_length"
     if prediction.reserve_bytes is not None and prediction.reserve_bytes < 0:
         yield "memory_fraction", "leaves no room for activations and CUDA graphs once the drafter is loaded"

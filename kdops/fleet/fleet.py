@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from kdops.fleet.model import Host, Origin, SshTarget
 from kdops.fleet.problems import Problem, nearest, refuse
 from kdops.fleet.raw import RawHost
 
+_HOST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
 _SUFFIXES = (".yml", ".yaml", ".ini", ".toml")
 
 
@@ -127,6 +129,10 @@ def _host(raw: RawHost, file: Path, problems: list[Problem]) -> Host:
     variables = raw.variables
     origins = {name: Origin(_relative(source, file), line) for name, (source, line) in raw.origins.items()}
     here = Origin(_relative(str(file.absolute()), file))
+    if not _HOST_NAME.fullmatch(raw.name):
+        problems.append(
+            Problem(here, f"host name {raw.name[:60]!r} is not allowed; it must match {_HOST_NAME.pattern}")
+        )
     gpu = variables.get("gpu", "cpu")
     if not isinstance(gpu, str) or gpu not in BY_ID:
         text = (
@@ -188,6 +194,6 @@ def _relative(source: str, file: Path) -> str:
     """Name a file as the user did: inventory folder as given, and what lies below it."""
     root = file.parent
     try:
-        return str(root / Path(source).relative_to(root.absolute()))
+        return str(root / Path(source).resolve().relative_to(root.resolve()))
     except ValueError:
         return source

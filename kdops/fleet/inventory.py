@@ -19,6 +19,7 @@ from ansible.inventory.helpers import sort_groups
 from ansible.inventory.manager import InventoryManager
 from ansible.module_utils._internal._datatag import AnsibleTagHelper
 from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.vars import host_group_vars
 from ansible.template import Templar
 from ansible.vars.manager import VariableManager
 
@@ -53,18 +54,21 @@ class _RecordingLoader(DataLoader):  # type: ignore[misc]
     def load_from_file(self, file_name: str, *args: Any, **kwargs: Any) -> Any:
         data = super().load_from_file(file_name, *args, **kwargs)
         if isinstance(data, dict):
-            self.keys[str(Path(file_name).absolute())] = _tags(data)
+            self.keys[str(Path(file_name).resolve())] = _tags(data)
         return data
 
 
 def read(inventory: Path) -> RawInventory:
     """Read one inventory file or folder.
 
-    Raises UsageError with file and line when Ansible cannot read it or resolve a template.
+    Ansible remembers for the whole process which files exist; that is cleared, so that a second read sees
+    changes. Raises UsageError with file and line when Ansible cannot read it or resolve a template.
     """
     words = io.StringIO()
     try:
         with contextlib.redirect_stdout(words), contextlib.redirect_stderr(words):
+            host_group_vars.FOUND.clear()
+            host_group_vars.NAK.clear()
             loader = _RecordingLoader()
             manager = InventoryManager(loader=loader, sources=[str(inventory)])
             variables = VariableManager(loader=loader, inventory=manager)
@@ -98,10 +102,17 @@ def _host(
     for name, value in found.items():
         tag = Tag.get_tag(value) or next(layer[name] for layer in reversed(layers) if name in layer)
         origins.update(_origins(name, value, tag))
-    plain = {
-        name: _plain(templar.template(value) if name.startswith(READ) else value)
-        for name, value in found.items()
-    }
+    plain = {}
+    for name, value in found.items():
+        try:
+            plain[name] = _plain(templar.template(value) if name.startswith(READ) else value)
+        except AnsibleError as error:
+            source, line = origins.get(name, (str(host.name), None))
+            raise UsageError(
+                f"the template in {name} of host {host.name} cannot be resolved",
+                cause=f"{source}:{line}: {' '.join(str(error).split())}",
+                remedy="correct it there",
+            ) from None
     groups = tuple(
         group.name for group in sort_groups(host.get_groups()) if group.name not in ("all", "ungrouped")
     )
@@ -123,7 +134,7 @@ def _layers(host: Any, loader: _RecordingLoader, manager: InventoryManager) -> I
 
 def _files(loader: _RecordingLoader, manager: InventoryManager, folder: str, name: str) -> Iterator[_Tags]:
     for source in map(Path, manager._sources):
-        base = (source if source.is_dir() else source.parent).absolute() / folder
+        base = (source if source.is_dir() else source.parent).resolve() / folder
         for path, tags in loader.keys.items():
             if Path(path).is_relative_to(base):
                 top = Path(path).relative_to(base).parts[0]

@@ -34,6 +34,7 @@ def engine_config(
     """
     problems: list[Problem] = []
     name, name_origin = _profile(host, profile, problems)
+    unknown = bool(problems)
     layers = (
         {key: (settings.default(key), DEFAULT) for key in SETTINGS},
         {"service": (host.name, DEFAULT)},
@@ -46,6 +47,8 @@ def engine_config(
         merged.update(layer)
     found: dict[str, Any] = {}
     for key, (value, origin) in merged.items():
+        if value is REQUIRED and key == "algorithm" and unknown:
+            continue
         if value is REQUIRED:
             text = f"engine_{key} is not set; {SETTINGS[key].doc}"
             problems.append(Problem(name_origin if key == "algorithm" else Origin(str(host.inventory)), text))

@@ -1,0 +1,108 @@
+"""Settings that contradict each other, the host or the model: refused before anything is uploaded."""
+
+import json
+from pathlib import Path
+
+import pytest
+from fleet_files import host
+
+from kdops import fleet
+from kdops.errors import UsageError
+from kdops.fleet import engine_config
+
+pytestmark = pytest.mark.unit
+
+FACTS = """\
+engine_model_facts:
+  weight_bytes: 595000000000
+  config: {num_hidden_layers: 61, kv_lora_rank: 512, qk_rope_head_dim: 64, max_position_embeddings: 262144}
+engine_draft_facts:
+  config: {num_hidden_layers: 5, num_attention_heads: 64, num_key_value_heads: 8, head_dim: 128,
+           max_position_embeddings: 4096, block_size: 8}
+engine_tp: 8
+engine_draft_window: 2048
+engine_context_length: 200000
+"""
+
+
+@pytest.mark.parametrize("name", ["ct200", "b300", "lab0"])
+def test_shipped_hosts_are_sound_in_all_profiles(name: str) -> None:
+    found = fleet.load().one(name)
+    for profile in fleet.profile_names(found):
+        assert engine_config(found, profile).profile == profile
+
+
+@pytest.mark.parametrize(
+    ("profile", "changes", "key", "said"),
+    [
+        ("linear", {"draft_window": 7}, "draft_window", "below engine_block_size = 8"),
+        ("ddtree", {"tree_budget": 7}, "tree_budget", "at least engine_block_size = 8"),
+        ("linear", {"draft_model": None}, "draft_model", "needs a draft model"),
+        ("linear", {"block_size": 16}, "block_size", "trained with 8"),
+        ("linear", {"draft_window": None}, "draft_window", "knows 4096 positions of 200000"),
+        ("linear", {"context_length": 300_000}, "context_length", "knows 262144 positions"),
+        ("linear", {"memory_fraction": 0.55}, "context_length", "predicted to hold 112511"),
+        ("linear", {"memory_fraction": 0.4}, "memory_fraction", "leaves no KV pool"),
+        ("linear", {"max_total_tokens": 60_000}, "context_length", "predicted to hold 60000"),
+        ("linear", {"tp": 16}, "tp", "gpu_count 8"),
+        ("linear", {"extra_args": {"pp-size": 2}}, "extra_args", "works with 1 only"),
+        ("linear", {"extra_args": {"dp-size": 2}}, "extra_args", "works with 1 only"),
+        ("linear", {"attention_backend": "flashmla"}, "page_size", "needs pages of 64"),
+        (
+            "linear",
+            {"attention_backend": "trtllm_mla", "page_size": 64},
+            "attention_backend",
+            "no kernels for",
+        ),
+        ("ddtree", {"attention_backend": "flashinfer"}, "attention_backend", "reads no tree mask"),
+        (
+            "linear",
+            {"device": "cpu", "lock": "cpu", "attention_backend": "triton"},
+            "attention_backend",
+            "a GPU",
+        ),
+        ("linear", {"device": "cpu"}, "lock", "must be cpu"),
+        ("linear", {"lock": "cpu"}, "lock", "must be cuda"),
+    ],
+)
+def test_contradiction_is_refused(
+    tmp_path: Path, profile: str, changes: dict[str, object], key: str, said: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        engine_config(host(tmp_path, FACTS), profile, changes)
+    lines = [caught.value.cause, *caught.value.evidence]
+    assert any(f"engine_{key}: " in line and said in line for line in lines), lines
+
+
+def test_draft_settings_do_not_bind_plain_decoding(tmp_path: Path) -> None:
+    found = host(tmp_path, FACTS)
+    changes = {"draft_window": None, "block_size": 16, "draft_model": None, "extra_args": {"dp-size": 2}}
+    assert engine_config(found, "autoregressive", changes).algorithm == "autoregressive"
+
+
+def test_facts_may_come_from_the_models_own_folder(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    found = host(tmp_path, f"engine_model: {model}\nengine_context_length: 5000\n")
+    assert engine_config(found, "autoregressive").context_length == 5000
+    shape = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64}
+    (model / "config.json").write_text(json.dumps({**shape, "max_position_embeddings": 4096}))
+    with pytest.raises(UsageError, match="not usable") as caught:
+        engine_config(found, "autoregressive")
+    assert "knows 4096 positions" in caught.value.cause
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "engine_model_facts: 3",
+        "engine_model_facts: {config: {}}",
+        "engine_model_facts: {config: {num_hidden_layers: -1}}",
+        "engine_model_facts: {weight_bytes: many, config: {num_hidden_layers: 1, num_attention_heads: 1}}",
+        "engine_draft_facts: {config: {num_hidden_layers: 2, num_attention_heads: 0}}",
+    ],
+)
+def test_malformed_facts_name_their_line(tmp_path: Path, line: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        engine_config(host(tmp_path, line), "linear")
+    assert caught.value.cause.startswith(f"{tmp_path}/fleet.yml:8: engine_")
