@@ -1,0 +1,162 @@
+"""The tree and the walk for a whole batch, in torch operations on the device: no host round trip.
+
+Same definitions as `tree.best_first` and `accept.walk`, and tested against them. Instead of a heap, prefixes
+are extended level by level: a prefix among the best N - 1 has all its ancestors among them, so N - 1 per
+level suffice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from kdtree_engine.tree import max_nodes
+
+
+@dataclass(frozen=True)
+class BatchedTree:
+    """b requests, N nodes each; all on the device.
+
+    tokens, depth, rank, parent: [b, N] int64 (root: depth 0, rank and parent -1). ancestors: [b, N, N] bool,
+    row i true at node i and its ancestors.
+    """
+
+    tokens: torch.Tensor
+    depth: torch.Tensor
+    rank: torch.Tensor
+    parent: torch.Tensor
+    ancestors: torch.Tensor
+
+    def next_token(self) -> torch.Tensor:
+        """[b, N] int64: first child of each node, -1 for a leaf."""
+        size = self.parent.shape[1]
+        nodes = torch.arange(size, device=self.parent.device)
+        return _first_true(self.parent[:, None, :] == nodes[None, :, None])
+
+    def next_sibling(self) -> torch.Tensor:
+        """[b, N] int64: the next node with the same parent, -1 for the last one."""
+        size = self.parent.shape[1]
+        nodes = torch.arange(size, device=self.parent.device)
+        later = nodes[None, None, :] > nodes[None, :, None]
+        return _first_true((self.parent[:, :, None] == self.parent[:, None, :]) & later)
+
+
+@dataclass(frozen=True)
+class BatchedWalk:
+    """path: [b, D + 1] node indices from the root down, -1 after the end. lengths: [b] commit lengths
+    (drafts + bonus).
+
+    depth: [b] deepest accepted node. committed: [b, D + 1], the first `lengths` entries of a row are its
+    tokens. bonus: [b], the last of them. All int64.
+    """
+
+    path: torch.Tensor
+    lengths: torch.Tensor
+    depth: torch.Tensor
+    committed: torch.Tensor
+    bonus: torch.Tensor
+
+
+def build(
+    logp: torch.Tensor, candidates: torch.Tensor, root: torch.Tensor, budget: int, *, keep_spine: bool = False
+) -> BatchedTree:
+    """Build one tree per request.
+
+    logp, candidates: [b, D, K] log-probabilities (each position sorted from the best down) and token ids.
+    root: [b] token ids. budget: nodes per tree, root included. Raises ValueError for a budget that no such
+    tree can have."""
+    batch, depths, width = logp.shape
+    limit = max_nodes(depths, width)
+    if not 1 <= budget <= limit:
+        raise ValueError(f"a tree of this depth and width has 1 to {limit} nodes, not {budget}")
+    device = logp.device
+    # A drafter that overflows must not break the order: lossless is decided by the target, not by these
+    # values.
+    logp = logp.nan_to_num(nan=-torch.inf, posinf=0.0).clamp(max=0.0)
+
+    levels: list[
+        tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+    ] = []  # score, rank, parent's place in all levels
+    score = logp.new_zeros(batch, 1)
+    parent_base, place = -1, 0
+    for position in range(depths):
+        scores = (score[:, :, None] + logp[:, None, position, :]).flatten(1)
+        order = scores.sort(dim=1, descending=True, stable=True)
+        kept = order.indices[:, : min(budget - 1, scores.shape[1])]
+        score = order.values[:, : kept.shape[1]]
+        levels.append((score, kept % width, kept // width + parent_base))
+        parent_base, place = place, place + kept.shape[1]
+
+    every_score = torch.cat([level[0] for level in levels], 1)
+    every_rank = torch.cat([level[1] for level in levels], 1)
+    every_parent = torch.cat([level[2] for level in levels], 1)
+    widths = [level[0].shape[1] for level in levels]
+    every_depth = torch.repeat_interleave(
+        torch.arange(1, depths + 1, device=device),
+        torch.tensor(widths, device=device),
+        output_size=sum(widths),
+    ).expand(batch, -1)
+    if keep_spine and budget > 1:
+        every_score = every_score.clone()
+        for level in range(depths):
+            every_score[:, sum(widths[:level])] = torch.inf  # the best of a level is the spine's node
+
+    chosen = every_score.sort(dim=1, descending=True, stable=True).indices[:, : budget - 1]
+    position_of = torch.zeros_like(every_rank).scatter_(
+        1, chosen, torch.arange(1, budget, device=device).expand(batch, -1)
+    )
+    place_of_parent = every_parent.gather(1, chosen)
+    parent = torch.where(place_of_parent < 0, 0, position_of.gather(1, place_of_parent.clamp(min=0)))
+    depth = every_depth.gather(1, chosen)
+    rank = every_rank.gather(1, chosen)
+    tokens = candidates.flatten(1).gather(1, (depth - 1) * width + rank)
+
+    minus_one = parent.new_full((batch, 1), -1)
+    parent = torch.cat([minus_one, parent], 1)
+    return BatchedTree(
+        tokens=torch.cat([root.to(tokens.dtype)[:, None], tokens], 1),
+        depth=torch.cat([depth.new_zeros(batch, 1), depth], 1),
+        rank=torch.cat([minus_one, rank], 1),
+        parent=parent,
+        ancestors=_ancestors(parent, depths),
+    )
+
+
+def walk(tree: BatchedTree, target: torch.Tensor, depths: int) -> BatchedWalk:
+    """Follow the target through every tree of the batch.
+
+    target: [b, N] int64, the target's choice after each node. depths: draft positions D, the longest
+    possible path. A node is accepted when it and all its ancestors carry their parent's choice; siblings
+    carry different tokens, so the accepted nodes of a tree form one path.
+    """
+    batch, size = tree.tokens.shape
+    agrees = tree.tokens == target.gather(1, tree.parent.clamp(min=0))
+    agrees[:, 0] = True
+    accepted = ~(tree.ancestors & ~agrees[:, None, :]).any(2)
+    column = torch.where(accepted, tree.depth, depths + 1)
+    nodes = torch.arange(size, device=target.device).expand(batch, -1)
+    path = nodes.new_full((batch, depths + 2), -1).scatter_(1, column, nodes)[:, : depths + 1]
+    lengths = accepted.sum(1)
+    committed = target.gather(1, path.clamp(min=0))
+    return BatchedWalk(
+        path=path,
+        lengths=lengths,
+        depth=(tree.depth * accepted).amax(1),
+        committed=committed,
+        bonus=committed.gather(1, lengths[:, None] - 1)[:, 0],
+    )
+
+
+def _ancestors(parent: torch.Tensor, depths: int) -> torch.Tensor:
+    batch, size = parent.shape
+    mask = torch.eye(size, dtype=torch.bool, device=parent.device).repeat(batch, 1, 1)
+    current = parent
+    for _ in range(depths):
+        current = current.clamp(min=0)  # the root is everyone's ancestor, so climbing past it changes nothing
+        mask.scatter_(2, current[:, :, None], True)
+        current = parent.gather(1, current)
+    return mask
+
+
+def _first_true(flags: torch.Tensor) -> torch.Tensor:
+    return torch.where(flags.any(2), flags.to(torch.int8).argmax(2), -1)

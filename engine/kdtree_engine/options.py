@@ -1,0 +1,101 @@
+"""DDTREE's settings and everything that can be refused before weights load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kdtree_engine.tree import max_nodes
+
+DEFAULT_TOPK_CAP = 4
+MAX_BUDGET = 256
+TREE_MASK_BACKENDS = ("torch_native", "triton")
+
+
+class RefusedError(ValueError):
+    """A configuration that cannot work, said in one sentence."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the flags asked for. budget: verify rows, root included (default: twice the block)."""
+
+    budget: int | None = None
+    topk_cap: int | None = None
+    keep_spine: bool = False
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The facts of the rest of the configuration that DDTREE depends on."""
+
+    drafter: str | None
+    drafter_block_size: int | None
+    asked_block_size: int | None
+    draft_window: int | None
+    pp_size: int
+    vocabulary: int | None = None
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settled values. budget: verify rows per request, root included; topk_cap: candidates per draft
+    position."""
+
+    block_size: int
+    budget: int
+    topk_cap: int
+    keep_spine: bool
+
+    @property
+    def depths(self) -> int:
+        """Draft positions: the block without its first slot, which holds the last known token."""
+        return self.block_size - 1
+
+
+def settle(request: Request, around: Surroundings) -> Options:
+    """Fill in defaults and refuse what cannot work. Raises RefusedError."""
+    if around.pp_size != 1:
+        raise RefusedError(f"DDTREE runs with pipeline parallel size 1, not {around.pp_size}")
+    if not around.drafter:
+        raise RefusedError("DDTREE needs a DFlash drafter: set speculative-draft-model-path")
+    if around.drafter_block_size is None:
+        raise RefusedError(f"the drafter {around.drafter} names no block_size in its config.json")
+    block = around.drafter_block_size
+    if block < 2:
+        raise RefusedError(f"the drafter's block size is {block}; a tree needs at least 2")
+    if around.asked_block_size not in (None, block):
+        raise RefusedError(
+            f"speculative-dflash-block-size is {around.asked_block_size}, but the drafter has {block}"
+        )
+    if around.draft_window is not None and around.draft_window < block:
+        raise RefusedError(
+            f"speculative-draft-window-size is {around.draft_window}, less than the block size {block}"
+        )
+    width = DEFAULT_TOPK_CAP if request.topk_cap is None else request.topk_cap
+    if width < 1:
+        raise RefusedError(f"ddtree-topk-cap is {width}; it counts candidates per position and starts at 1")
+    if around.vocabulary is not None and width > around.vocabulary:
+        raise RefusedError(f"ddtree-topk-cap is {width}, more than the vocabulary of {around.vocabulary}")
+    largest = min(MAX_BUDGET, max_nodes(block - 1, width))
+    budget = min(2 * block, largest) if request.budget is None else request.budget
+    asked = f"ddtree-budget is {budget} (root included)"
+    if budget < block:
+        raise RefusedError(f"{asked}, less than the block size {block}, which the chain alone needs")
+    if budget > largest:
+        raise RefusedError(f"{asked}; block size {block} and ddtree-topk-cap {width} allow {largest} at most")
+    return Options(block_size=block, budget=budget, topk_cap=width, keep_spine=request.keep_spine)
+
+
+def check_device(*, device: str, attention_backend: str | None, graphs: bool) -> None:
+    """Refuse a device set-up that would give wrong tokens. graphs: decode graphs are captured. Raises
+    RefusedError."""
+    if attention_backend not in TREE_MASK_BACKENDS:
+        raise RefusedError(
+            f"attention-backend {attention_backend} takes no tree mask; DDTREE runs with "
+            + " or ".join(TREE_MASK_BACKENDS)
+        )
+    if not device.startswith("cpu") and graphs:
+        raise RefusedError(
+            "SGLang 0.5.23 captures this family without a tree mask, which changes the tokens: "
+            "set cuda-graph-backend-decode to disabled"
+        )

@@ -1,0 +1,37 @@
+"""The SGLang plugin (entry point group `sglang.srt.plugins`, name `kdtree`): SGLang calls `register` in
+every process."""
+
+from __future__ import annotations
+
+from kdtree_engine.options import RefusedError
+
+
+def register() -> None:
+    """Register DDTREE, its flags, the launcher's telemetry and the redaction. Raises RefusedError for
+    another SGLang."""
+    from kdtree_engine.sglang import compat
+
+    problem = compat.version_problem()
+    if problem:
+        raise RefusedError(problem)
+
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+
+    from kdtree_engine.sglang import redaction, registration, telemetry
+
+    registration.register_algorithm()
+    around, before, after = HookType.AROUND, HookType.BEFORE, HookType.AFTER
+    for target, hook, kind in (
+        (compat.ADD_CLI_ARGS, registration.add_cli_args, around),
+        (compat.FROM_CLI_ARGS, registration.from_cli_args, around),
+        (compat.RESOLVED_DICT, registration.resolved_dict, after),
+        (compat.CONFIGURE_LOGGER, redaction.filter_logs, after),
+        (compat.LOAD_WEIGHTS, telemetry.loading_weights, before),
+        (compat.ALLOCATE_POOLS, telemetry.allocating_pools, before),
+        (compat.CAPTURE_GRAPHS, telemetry.capturing_graphs, before),
+        (compat.CAPTURE_GRAPHS, telemetry.warming_up, after),
+        (compat.LOOP_TURN, telemetry.loop_turn, before),
+        (compat.RUN_BATCH, telemetry.batch_starts, before),
+        (compat.VERIFY_DONE, telemetry.verify_done, before),
+    ):
+        HookRegistry.register(target, hook, kind)

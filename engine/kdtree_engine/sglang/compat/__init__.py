@@ -1,0 +1,106 @@
+"""The only place that knows SGLang 0.5.23 by its inner names (tests/inside/test_compat.py fails when one
+moves).
+
+This half is light: names to hook and what registration needs. `compat.runtime` imports the parts that a
+running scheduler needs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+SUPPORTED = "0.5.23"
+
+# Functions that are wrapped through SGLang's own HookRegistry.
+ADD_CLI_ARGS = "sglang.srt.server_args.ServerArgs.add_cli_args"
+FROM_CLI_ARGS = "sglang.srt.server_args.ServerArgs.from_cli_args"
+RESOLVED_DICT = "sglang.srt.server_args.ServerArgs.resolved_dict"
+CONFIGURE_LOGGER = "sglang.srt.utils.common.configure_logger"
+LOAD_WEIGHTS = "sglang.srt.managers.scheduler.Scheduler.init_tp_model_worker"
+ALLOCATE_POOLS = "sglang.srt.managers.scheduler.Scheduler.init_memory_pools"
+CAPTURE_GRAPHS = "sglang.srt.managers.scheduler.Scheduler.init_all_cuda_graphs"
+LOOP_TURN = "sglang.srt.managers.scheduler.Scheduler.ingest_requests"
+RUN_BATCH = "sglang.srt.managers.scheduler.Scheduler.run_batch"
+VERIFY_DONE = "sglang.srt.speculative.base_spec_worker.BaseSpecWorker.on_verify_complete_cpu"
+KILL_PROCESS_TREE = "sglang.srt.utils.common.kill_process_tree"
+SIGTERM_HANDLER = "sglang.srt.managers.tokenizer_manager.SignalHandler.sigterm_handler"
+
+PLUGIN_HOOKS = (
+    ADD_CLI_ARGS,
+    FROM_CLI_ARGS,
+    RESOLVED_DICT,
+    CONFIGURE_LOGGER,
+    LOAD_WEIGHTS,
+    ALLOCATE_POOLS,
+    CAPTURE_GRAPHS,
+    LOOP_TURN,
+    RUN_BATCH,
+    VERIFY_DONE,
+)
+
+
+def installed_version() -> str | None:
+    """SGLang's version from its metadata, without importing it; None when it is not installed."""
+    try:
+        return version("sglang")
+    except PackageNotFoundError:
+        return None
+
+
+def version_problem() -> str | None:
+    """One sentence when the installed SGLang is not the supported one."""
+    found = installed_version()
+    if found == SUPPORTED:
+        return None
+    return f"kdtree-engine is made for SGLang {SUPPORTED}; installed is {found or 'none'}"
+
+
+def missing_registrations(algorithm: str) -> tuple[str, ...]:
+    """What a half-loaded plugin lacks in this process: the algorithm's name, the hooks that did not apply."""
+    from sglang.srt.plugins.hook_registry import HookRegistry
+    from sglang.srt.speculative.spec_registry import get_spec
+
+    missing = [target for target in PLUGIN_HOOKS if target not in HookRegistry._patched]
+    return tuple(missing if get_spec(algorithm) else [algorithm, *missing])
+
+
+def drafter_facts(args: Any) -> tuple[int | None, int | None]:
+    """Block size and vocabulary named by the drafter's own config. Raises OSError or ValueError when it has
+    none."""
+    from sglang.srt.speculative.dflash_utils import parse_dflash_draft_config
+    from sglang.srt.utils.hf_transformers_utils import get_config
+
+    config = get_config(args.speculative_draft_model_path, trust_remote_code=args.trust_remote_code)
+    block = parse_dflash_draft_config(draft_hf_config=config).resolve_block_size(default=None)
+    return block, getattr(config, "vocab_size", None)
+
+
+def decode_graphs_enabled(server_args: Any) -> bool:
+    """Whether this (resolving) configuration captures decode graphs."""
+    from sglang.srt.model_executor.cuda_graph_config import Backend
+
+    return bool(server_args.cuda_graph_config.decode.backend != Backend.DISABLED)
+
+
+def leads() -> bool:
+    """Whether this scheduler process is the first of its server."""
+    from sglang.srt.runtime_context import get_parallel
+
+    parallel = get_parallel()
+    return parallel.tp_rank == 0 and not parallel.dp_rank
+
+
+def load(scheduler: Any) -> tuple[int, int]:
+    """Running and queued requests of a scheduler."""
+    return len(scheduler.running_batch.reqs), len(scheduler.waiting_queue)
+
+
+def kill_children() -> None:
+    """Kill every process below this one."""
+    import psutil
+
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()

@@ -1,0 +1,48 @@
+"""SGLang names that only a scheduler process needs; importing this module loads torch and SGLang's model
+code."""
+
+from __future__ import annotations
+
+from sglang.kernels.ops.speculative.cache_locs import assign_extend_cache_locs_func
+from sglang.srt.layers.logprob_processor import compute_spec_logprobs
+from sglang.srt.layers.sampler import top_k_top_p_min_p_sampling_from_probs_torch
+from sglang.srt.lora.layers import unwrap_lora_layer
+from sglang.srt.managers.utils import GenerationBatchResult
+from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode, ForwardBatch, ForwardMode
+from sglang.srt.runtime_context import get_parallel, get_spec
+from sglang.srt.speculative.dflash_info import DFlashVerifyInput
+from sglang.srt.speculative.dflash_utils import apply_dflash_verify_logits_adjustments
+from sglang.srt.speculative.dflash_worker_v2 import DFlashWorkerV2, _resolve_dflash_embedding_module
+from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
+from sglang.srt.speculative.spec_tp_sync import SpecTpSyncSite
+from sglang.srt.speculative.spec_utils import (
+    GrammarTree,
+    build_grammar_vocab_mask,
+    draft_tp_context,
+    move_accept_tokens_to_target_kvcache,
+)
+
+resolve_embedding_module = _resolve_dflash_embedding_module
+
+__all__ = [
+    "CaptureHiddenMode",
+    "DFlashVerifyInput",
+    "DFlashWorkerV2",
+    "ForwardBatch",
+    "ForwardMode",
+    "GenerationBatchResult",
+    "GrammarTree",
+    "SpecTpSyncSite",
+    "SpeculativeAlgorithm",
+    "apply_dflash_verify_logits_adjustments",
+    "assign_extend_cache_locs_func",
+    "build_grammar_vocab_mask",
+    "compute_spec_logprobs",
+    "draft_tp_context",
+    "get_parallel",
+    "get_spec",
+    "move_accept_tokens_to_target_kvcache",
+    "resolve_embedding_module",
+    "top_k_top_p_min_p_sampling_from_probs_torch",
+    "unwrap_lora_layer",
+]

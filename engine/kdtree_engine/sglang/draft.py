@@ -1,0 +1,122 @@
+"""One forward of the block drafter: the best candidates at every position, without a dense gather."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from kdtree_engine.sglang.compat import runtime as sgl
+
+
+def propose(
+    worker: Any, batch: Any, prefix_lens: torch.Tensor, width: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Run the draft block after each request's prefix.
+
+    Step 1 of SGLang's DFlashWorkerV2.forward_batch_generation, with candidates in place of the argmax. Slot
+    0 of the block holds the last known token, the rest the mask token. Returns log-probabilities and token
+    ids, each [b, block - 1, width], best first.
+    """
+    block, bs = worker.block_size, len(prefix_lens)
+    target = worker.target_worker.model_runner.model
+    ids = prefix_lens.new_full((bs, block), int(worker._mask_token_id), dtype=torch.int64)
+    ids[:, 0] = batch.spec_info.bonus_tokens
+    forward_batch = _forward_batch(worker, batch, prefix_lens, ids, _embed(worker, target, ids))
+    with torch.inference_mode(), sgl.draft_tp_context(worker.draft_parallel_layout):
+        hidden = worker.draft_model_runner.forward(forward_batch).logits_output.hidden_states
+        hidden = hidden.view(bs, block, -1)[:, 1:].flatten(0, 1)
+        logp, tokens = top_candidates(hidden, sgl.unwrap_lora_layer(target.lm_head), width)
+    return logp.view(bs, block - 1, width), tokens.view(bs, block - 1, width)
+
+
+def top_candidates(hidden: torch.Tensor, lm_head: Any, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probabilities and ids of the best `width` tokens for each row of `hidden` [r, h]; both [r, width].
+
+    With a vocabulary split over ranks each one sends its own best and its normaliser only.
+    """
+    shard = getattr(lm_head, "shard_indices", None)
+    rows = lm_head.weight.shape[0] if shard is None else shard.num_org_elements
+    weight = lm_head.weight[:rows]
+    logits = torch.matmul(hidden.to(weight.dtype), weight.T).float()
+    values, tokens = logits.topk(width, dim=-1)
+    norm = logits.logsumexp(-1, keepdim=True)
+    group = sgl.get_parallel().tp_group
+    if shard is not None and group.world_size > 1:
+        tokens = group.all_gather(tokens + shard.org_vocab_start_index, dim=-1)
+        norm = group.all_gather(norm, dim=-1).logsumexp(-1, keepdim=True)
+        values, order = group.all_gather(values, dim=-1).topk(width, dim=-1)
+        tokens = tokens.gather(-1, order)
+    return values - norm, tokens
+
+
+def _embed(worker: Any, target: Any, ids: torch.Tensor) -> torch.Tensor:
+    if worker._full_embed_gpu is not None:
+        embeds = torch.nn.functional.embedding(ids, worker._full_embed_gpu)
+    else:
+        embeds = sgl.unwrap_lora_layer(sgl.resolve_embedding_module(worker.draft_model, target))(ids)
+    return (embeds * worker._noise_embed_scale).flatten(0, 1)
+
+
+def _forward_batch(
+    worker: Any, batch: Any, prefix_lens: torch.Tensor, ids: torch.Tensor, embeds: torch.Tensor
+) -> Any:
+    bs, block = ids.shape
+    state = batch.spec_info
+    host_lens = batch.seq_lens_cpu if batch.seq_lens_cpu is not None else state.nxt_kv_lens_cpu
+    cache_loc = sgl.assign_extend_cache_locs_func(
+        req_pool_indices=batch.req_pool_indices,
+        req_to_token=worker.model_runner.req_to_token_pool.req_to_token,
+        start_offset=prefix_lens,
+        end_offset=prefix_lens + block,
+        batch_size=bs,
+        draft_token_num=block,
+        device=worker.device,
+    )
+    plan = worker.model_runner.kv_index_translator.plan(
+        req_pool_indices=batch.req_pool_indices,
+        seq_lens=prefix_lens,
+        seq_lens_cpu=host_lens,
+        write_virtual=cache_loc,
+        read_extent=block,
+    )
+    translator = worker.draft_model_runner.kv_index_translator
+    worker._ensure_draft_block_buffers(bs)
+    lens, lens_cpu = prefix_lens, worker._draft_seq_lens_cpu_buf[:bs]
+    if worker.use_compact_draft_cache:
+        lens = worker._compute_compact_draft_seq_lens(prefix_lens)
+        worker._fill_compact_seq_lens_cpu_bound(
+            batch_seq_lens_cpu=batch.seq_lens_cpu, nxt_kv_lens_cpu=state.nxt_kv_lens_cpu, out=lens_cpu
+        )
+        worker._rebuild_compact_draft_cache(
+            req_pool_indices=batch.req_pool_indices,
+            prefix_lens=prefix_lens,
+            draft_prefix_lens=lens,
+            verify_out_cache_loc_2d=cache_loc.view(bs, block),
+            bs=bs,
+            block_size=block,
+        )
+        plan = plan.reads_from(translator, seq_lens=lens, seq_lens_cpu=lens_cpu, read_extent=block)
+    else:
+        lens_cpu.copy_(host_lens)
+        if batch.seq_lens_cpu is not None:
+            lens_cpu.add_(block)
+    forward_batch = sgl.ForwardBatch(
+        forward_mode=sgl.ForwardMode.TARGET_VERIFY,
+        batch_size=bs,
+        input_ids=ids.flatten(),
+        req_pool_indices=batch.req_pool_indices,
+        seq_lens=lens,
+        out_cache_loc=cache_loc,
+        seq_lens_sum=int(lens_cpu.sum()),
+        seq_lens_cpu=lens_cpu,
+        positions=(prefix_lens.to(torch.int64)[:, None] + worker._block_pos_offsets).flatten(),
+        input_embeds=embeds,
+        spec_algorithm=sgl.SpeculativeAlgorithm.DFLASH,
+        spec_info=worker._draft_block_spec_info,
+        capture_hidden_mode=sgl.CaptureHiddenMode.NULL,
+        global_num_token_non_padded_cpu=bs * block,
+        can_run_decode_cuda_graph=batch.can_run_decode_cuda_graph,
+    )
+    plan.bind(forward_batch, translator)
+    return forward_batch

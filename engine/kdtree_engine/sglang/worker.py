@@ -1,0 +1,101 @@
+"""The DDTREE worker: SGLang's DFLASH worker with a tree between draft and verify."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import torch
+
+from kdtree_engine import batched
+from kdtree_engine.options import RefusedError
+from kdtree_engine.sglang.compat import runtime as sgl
+from kdtree_engine.sglang.draft import propose
+from kdtree_engine.sglang.registration import options_of
+from kdtree_engine.sglang.stepcounts import StepCounts
+from kdtree_engine.sglang.verify import commit, verify
+
+log = logging.getLogger(__name__)
+
+
+class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
+    """Prefill, draft cache and idle handling are the base class's; a decode step is draft, tree, verify,
+    walk, commit."""
+
+    def __init__(self, server_args: Any, gpu_id: int, nccl_port: int, target_worker: Any) -> None:
+        self.options = options_of(server_args)
+        with self._draft_width():
+            super().__init__(server_args, gpu_id, nccl_port, target_worker)
+        if self.selector is not None or self.lilicorr is not None or self._is_domino:
+            raise RefusedError(
+                "DDTREE takes a plain DFlash drafter, without a selector, LiLiCorr or Domino head"
+            )
+        self.speculative_num_draft_tokens = self.options.budget
+        self._counts = StepCounts(self.options, self.device, leads=sgl.get_parallel().tp_rank == 0)
+        log.info("DDTREE ready: %s", self.options)
+
+    def _draft_width(self) -> Any:
+        """The draft runner's forwards are one block wide, the target's one tree."""
+        return sgl.get_spec().override(speculative_num_draft_tokens=self.options.block_size)
+
+    def _defer_target_verify_gather(self) -> None:
+        """None: the walk reads logits of every node, so the target gathers a split vocabulary itself."""
+        return
+
+    def init_attention_backends(self) -> None:
+        with self._draft_width():
+            super().init_attention_backends()
+
+    def init_cuda_graphs(self) -> None:
+        with self._draft_width():
+            super().init_cuda_graphs()
+
+    def _maybe_build_draft_sampler(self) -> None:
+        """None: a sampler folded into the draft graph would keep only the best token of each position."""
+        return
+
+    def _validate_phase1_sampling_support(self, batch: Any) -> None:
+        """No warning that sampling falls back to greedy: here it never does."""
+
+    def forward_batch_generation(
+        self, batch: Any, on_publish: Any = None, grammar_barrier: Any = None, pp_proxy_tensors: Any = None
+    ) -> Any:
+        mode = batch.forward_mode
+        if mode.is_extend() or batch.is_extend_in_batch or mode.is_idle() or batch.spec_info is None:
+            return super().forward_batch_generation(batch, on_publish, grammar_barrier, pp_proxy_tensors)
+        return self._step(batch, on_publish, grammar_barrier)
+
+    def _step(self, batch: Any, on_publish: Any, grammar_barrier: Any) -> Any:
+        options = self.options
+        prefix_lens = batch.seq_lens
+        prefix_lens.record_stream(torch.get_device_module(self.device).current_stream())
+        bonus = batch.spec_info.bonus_tokens.to(torch.int64)
+
+        logp, candidates = propose(self, batch, prefix_lens, options.topk_cap)
+        tree = batched.build(logp, candidates, bonus, options.budget, keep_spine=options.keep_spine)
+        verified = verify(self, batch, tree, prefix_lens, grammar_barrier)
+        walked = batched.walk(tree, verified.choice, options.depths)
+        self._counts.add(tree, walked)
+
+        new_seq_lens = prefix_lens + walked.lengths.to(prefix_lens.dtype)
+        if on_publish is not None:
+            on_publish(new_seq_lens)
+        commit(self, batch, verified, walked, prefix_lens)
+        padding = options.budget - walked.committed.shape[1]
+        return sgl.GenerationBatchResult(
+            logits_output=verified.output.logits_output,
+            next_token_ids=torch.nn.functional.pad(walked.committed, (0, padding)).flatten(),
+            accept_lens=walked.lengths.to(torch.int32),
+            can_run_cuda_graph=verified.output.can_run_cuda_graph,
+            next_draft_input=self._make_next_draft_input_decode(
+                bonus_tokens=walked.bonus, new_seq_lens=new_seq_lens
+            ),
+            speculative_num_draft_tokens=options.budget,
+            new_seq_lens=new_seq_lens,
+            routed_experts_output=verified.output.routed_experts_output,
+            indexer_topk_output=verified.output.indexer_topk_output,
+        )
+
+    def on_verify_complete_cpu(self, num_correct_drafts_per_req: list[int], batch_size: int = 0) -> None:
+        super().on_verify_complete_cpu(num_correct_drafts_per_req, batch_size=batch_size)
+        self._counts.step_done(batch_size)
