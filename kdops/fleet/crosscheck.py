@@ -8,15 +8,15 @@ from kdops.fleet import facts
 from kdops.fleet.memory import Prediction, predict
 from kdops.fleet.model import Host, Origin
 from kdops.fleet.problems import Problem
-from kdops.fleet.settings import LINEAR, PLAIN, TREE, EngineConfig
+from kdops.fleet.settings import PLAIN, TREE, EngineConfig
 
 _PAGES = {"flashmla": (64,), "trtllm_mla": (32, 64), "trtllm_mha": (16, 32, 64, 128)}
 """Page sizes an attention backend can use; SGLang 0.5.23 changes any other with a warning (overrides.py). Not
 listed: any.
 """
 
-_TREE_MASK = ("triton", "fa3", "torch_native")
-"""Backends that read a tree mask."""
+_TREE_MASK = ("torch_native", "triton")
+"""Backends that read a tree mask (kdtree_engine/options.py)."""
 
 _ARCHITECTURES = {"fa3": (80, 90), "trtllm_mla": (100, 129)}
 """Lowest and highest compute capability × 10 a backend runs on (SGLang 0.5.23 refuses others)."""
@@ -56,39 +56,42 @@ def _backends(config: EngineConfig, host: Host) -> Iterator[tuple[str, str]]:
     if pages and config.page_size not in pages:
         sizes = " or ".join(map(str, pages))
         yield "page_size", f"{config.page_size}, but {config.attention_backend} needs pages of {sizes}"
-    if config.algorithm == TREE and config.attention_backend not in (None, *_TREE_MASK):
-        names = ", ".join(_TREE_MASK)
-        yield (
-            "attention_backend",
-            f"{config.attention_backend} reads no tree mask; DDTREE needs one of {names}",
-        )
 
 
 def _speculative(config: EngineConfig) -> Iterator[tuple[str, str]]:
+    if config.algorithm == PLAIN:
+        return
     block = f"engine_block_size = {config.block_size}"
-    if config.algorithm in (LINEAR, TREE) and config.draft_model is None:
+    if config.draft_model is None:
         yield "draft_model", f"profile {config.profile!r} drafts ({config.algorithm}) and needs a draft model"
-    if (
-        config.algorithm != PLAIN
-        and config.draft_window is not None
-        and config.draft_window < config.block_size
-    ):
-        yield (
-            "draft_window",
-            f"{config.draft_window} is below {block}: the drafter could not see its own block",
-        )
-    if config.algorithm == TREE and config.tree_budget < config.block_size:
+    if config.draft_window is not None and config.draft_window < config.block_size:
+        text = f"{config.draft_window} is below {block}: the drafter could not see its own block"
+        yield "draft_window", text
+    for option in ("pp-size", "attn-dp-size", "dp-size"):
+        if config.extra_args.get(option, 1) not in (1, "1"):
+            yield "extra_args", f"{option} {config.extra_args[option]}: {config.algorithm} works with 1 only"
+    if config.algorithm == TREE:
+        yield from _tree(config, block)
+
+
+def _tree(config: EngineConfig, block: str) -> Iterator[tuple[str, str]]:
+    most = sum(config.topk_cap**depth for depth in range(config.block_size))
+    if config.tree_budget < config.block_size:
         yield (
             "tree_budget",
             f"{config.tree_budget} rows (root included) cannot hold one block; at least {block}",
         )
-    if config.algorithm != PLAIN:
-        for option in ("pp-size", "attn-dp-size", "dp-size"):
-            if config.extra_args.get(option, 1) not in (1, "1"):
-                yield (
-                    "extra_args",
-                    f"{option} {config.extra_args[option]}: {config.algorithm} works with 1 only",
-                )
+    elif config.tree_budget > most:
+        text = (
+            f"{config.tree_budget} rows; {block} and engine_topk_cap = {config.topk_cap} allow {most} at most"
+        )
+        yield "tree_budget", text
+    if config.attention_backend not in _TREE_MASK:
+        text = f"{config.attention_backend} reads no tree mask; DDTREE needs {' or '.join(_TREE_MASK)}"
+        yield "attention_backend", text
+    if config.device == "cuda" and config.cuda_graph_decode != "disabled":
+        text = "SGLang 0.5.23 captures the tree without its mask, which changes the tokens; must be disabled"
+        yield "cuda_graph_decode", text
 
 
 def _model(config: EngineConfig, host: Host) -> Iterator[Problem]:

@@ -202,7 +202,7 @@ class EngineConfig:
         "--ddtree-budget",
         algorithms=_TREE,
         low=1,
-        high=1024,
+        high=256,
         reported="speculative_num_draft_tokens",
     )
     topk_cap: int = _row(
@@ -212,6 +212,13 @@ class EngineConfig:
         algorithms=_TREE,
         low=1,
         high=64,
+        reported=None,
+    )
+    keep_spine: bool = _row(
+        False,
+        "Take the whole chain of best candidates first, then branch",
+        "--ddtree-keep-spine",
+        algorithms=_TREE,
         reported=None,
     )
     verify_attention: Literal["stock", "kdtree"] = _row(
@@ -225,10 +232,15 @@ class EngineConfig:
         "cuda", "Python environment: engine/locks/<lock>.txt", effect=Effect.REDEPLOY
     )
     start_timeout: int = _row(
-        1800, "Seconds a start may take before systemd gives up", effect=Effect.NOTHING, low=10, high=86_400
+        1800,
+        "Seconds one phase of a start may take before it counts as hung",
+        env="KDTREE_PHASE_SECONDS",
+        effect=Effect.NOTHING,
+        low=10,
+        high=86_400,
     )
     drain_timeout: int = _row(
-        120, "Seconds a stop waits for running requests", env="KDTREE_DRAIN_TIMEOUT", low=0, high=86_400
+        120, "Seconds a stop waits for running requests", env="KDTREE_DRAIN_SECONDS", low=0, high=86_400
     )
     watchdog: int = _row(
         300,

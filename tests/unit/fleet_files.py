@@ -16,6 +16,8 @@ all:
       gpu_count: 8
       engine_model: org/model
       engine_draft_model: org/draft
+      engine_attention_backend: triton
+      engine_cuda_graph_decode: disabled
 """
 
 

@@ -37,11 +37,14 @@ def test_shipped_hosts_are_sound_in_all_profiles(name: str) -> None:
     [
         ("linear", {"draft_window": 7}, "draft_window", "below engine_block_size = 8"),
         ("ddtree", {"tree_budget": 7}, "tree_budget", "at least engine_block_size = 8"),
+        ("ddtree", {"tree_budget": 9, "topk_cap": 1}, "tree_budget", "allow 8 at most"),
+        ("ddtree", {"cuda_graph_decode": "full"}, "cuda_graph_decode", "changes the tokens"),
+        ("ddtree", {"attention_backend": None}, "attention_backend", "triton"),
         ("linear", {"draft_model": None}, "draft_model", "needs a draft model"),
         ("linear", {"block_size": 16}, "block_size", "trained with 8"),
         ("linear", {"draft_window": None}, "draft_window", "knows 4096 positions of 200000"),
         ("linear", {"context_length": 300_000}, "context_length", "knows 262144 positions"),
-        ("linear", {"memory_fraction": 0.55}, "context_length", "predicted to hold 112511"),
+        ("linear", {"memory_fraction": 0.55}, "context_length", "predicted to hold 112507"),
         ("linear", {"memory_fraction": 0.4}, "memory_fraction", "leaves no KV pool"),
         ("linear", {"max_total_tokens": 60_000}, "context_length", "predicted to hold 60000"),
         ("linear", {"tp": 16}, "tp", "gpu_count 8"),
@@ -105,4 +108,4 @@ def test_facts_may_come_from_the_models_own_folder(tmp_path: Path) -> None:
 def test_malformed_facts_name_their_line(tmp_path: Path, line: str) -> None:
     with pytest.raises(UsageError) as caught:
         engine_config(host(tmp_path, line), "linear")
-    assert caught.value.cause.startswith(f"{tmp_path}/fleet.yml:8: engine_")
+    assert caught.value.cause.startswith(f"{tmp_path}/fleet.yml:10: engine_")

@@ -116,4 +116,4 @@ def test_host_facts_are_checked_with_their_place(tmp_path: Path, line: str, said
     with pytest.raises(UsageError) as caught:
         host(tmp_path, line)
     assert said in caught.value.cause
-    assert f"{tmp_path / 'fleet.yml'}:8" in caught.value.cause
+    assert f"{tmp_path / 'fleet.yml'}:10" in caught.value.cause

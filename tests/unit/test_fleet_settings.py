@@ -67,14 +67,14 @@ def test_all_problems_of_a_file_are_told_at_once(tmp_path: Path) -> None:
     )
     lines = refused(host(tmp_path, extra), "wide")
     expected = {
-        8: "unknown key 'engine_prot' (did you mean 'engine_port'?)",
-        9: "engine_tp: '8' is not a whole number; allowed: a whole number from 1 to 64",
-        10: "engine_memory_fraction: 1.0 is out of range; allowed: a number strictly between 0 and 1",
-        11: "engine_dtype: 'bfloat' is not allowed (did you mean 'bfloat16'?); allowed: auto, bfloat16",
-        12: "engine_environment: 'A B' is not the name of an environment variable",
-        13: "engine_extra_args: --page-size has its own key: engine_page_size",
-        14: "engine_trust_remote_code: 'yes please' is not true or false",
-        15: "unknown key 'engine_tree_bugdet' (did you mean 'engine_tree_budget'?)",
+        10: "unknown key 'engine_prot' (did you mean 'engine_port'?)",
+        11: "engine_tp: '8' is not a whole number; allowed: a whole number from 1 to 64",
+        12: "engine_memory_fraction: 1.0 is out of range; allowed: a number strictly between 0 and 1",
+        13: "engine_dtype: 'bfloat' is not allowed (did you mean 'bfloat16'?); allowed: auto, bfloat16",
+        14: "engine_environment: 'A B' is not the name of an environment variable",
+        15: "engine_extra_args: --page-size has its own key: engine_page_size",
+        16: "engine_trust_remote_code: 'yes please' is not true or false",
+        17: "unknown key 'engine_tree_bugdet' (did you mean 'engine_tree_budget'?)",
     }
     assert len(lines) == len(expected)
     for line, (number, text) in zip(lines, expected.items(), strict=True):
@@ -85,7 +85,7 @@ def test_unknown_profile_names_its_place_and_neighbours(tmp_path: Path) -> None:
     found = host(tmp_path, "engine_profile: ddtre\n")
     (line,) = refused(found)
     assert line.startswith(
-        f"{tmp_path}/fleet.yml:8: unknown profile 'ddtre' (did you mean 'ddtree'?); known: "
+        f"{tmp_path}/fleet.yml:10: unknown profile 'ddtre' (did you mean 'ddtree'?); known: "
     )
     (line,) = refused(found, "linaer")
     assert line.startswith("--profile: unknown profile 'linaer' (did you mean 'linear'?)")
@@ -98,7 +98,7 @@ def test_layers_in_order_and_where_each_value_is_from(tmp_path: Path) -> None:
     )
     found = host(tmp_path, extra, group_vars="engine_port: 1234\n")
     config = engine_config(found, "linear")
-    assert (config.page_size, str(config.origins["page_size"])) == (8, f"{tmp_path}/fleet.yml:10")
+    assert (config.page_size, str(config.origins["page_size"])) == (8, f"{tmp_path}/fleet.yml:12")
     assert (config.port, str(config.origins["port"])) == (1234, f"{tmp_path}/group_vars/all.yml:1")
     assert (config.bind, str(config.origins["bind"])) == ("127.0.0.1", "default")
     assert (config.algorithm, str(config.origins["algorithm"])) == ("DFLASH", "profile linear")
