@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kdops.errors import KdopsError, UnreachableError
+from kdops.errors import KdopsError, UnreachableError, UsageError
 from kdops.host.connection import HostConnection
 from kdops.host.failures import HostKeyError
 from kdops.host.journal import FIELDS, Entry, entries
@@ -52,8 +52,7 @@ _JOURNALCTL = ("journalctl", "--quiet", "--no-pager", "--output=json", "--all", 
 
 
 def read(connection: HostConnection, query: Query) -> list[Entry]:
-    """Return the newest entries that match, oldest first. Raises KdopsError when journalctl refuses (bad
-    --since)."""
+    """Return the newest entries that match, oldest first. Raises UsageError for a bad `since`."""
     return _newest(connection, query)[0]
 
 
@@ -97,18 +96,32 @@ def follow(host: Host, query: Query, note: Callable[[str], None]) -> Iterator[En
 
 def _newest(connection: HostConnection, query: Query) -> tuple[list[Entry], str | None]:
     """Return the newest matching entries and the cursor of the newest entry of all."""
-    if query.pattern is None:
-        # One entry at least, for its cursor.
-        limit = [] if query.lines is None else [f"--lines={max(query.lines, 1)}"]
-        all_found = list(entries(connection.stream(query.argv(*limit))))
-        newest = all_found[-1].cursor if all_found else None
-        return all_found if query.lines != 0 else [], newest
-    cursor: str | None = None
+    try:
+        return _all(connection, query) if query.pattern is None else _matching(connection, query)
+    except KdopsError as error:
+        if query.since and "timestamp" in error.cause:
+            raise UsageError(
+                f"--since {query.since!r} is no time",
+                cause=error.cause,
+                remedy="write it as journalctl takes it: '10 min ago', '09:00', '2026-01-31 12:00'",
+            ) from None
+        raise
+
+
+def _all(connection: HostConnection, query: Query) -> tuple[list[Entry], str | None]:
+    # One entry at least, for its cursor.
+    limit = [] if query.lines is None else [f"--lines={max(query.lines, 1)}"]
+    found = list(entries(connection.stream(query.argv(*limit))))
+    return found if query.lines != 0 else [], found[-1].cursor if found else None
+
+
+def _matching(connection: HostConnection, query: Query) -> tuple[list[Entry], str | None]:
+    newest: str | None = None
     found: list[Entry] = []
     for entry in entries(connection.stream(query.argv("--reverse"))):
-        cursor = cursor or entry.cursor
+        newest = newest or entry.cursor
         if query.lines is not None and len(found) >= query.lines:
             break
         if query.matches(entry):
             found.append(entry)
-    return found[::-1], cursor
+    return found[::-1], newest

@@ -71,7 +71,7 @@ def each(hosts: Sequence[Host], ask: Callable[[Host], T], deadline: float) -> li
         if isinstance(answer, BaseException) and not isinstance(answer, KdopsError):
             raise answer
         found[index] = answer
-    return [found.get(index) or _silent(host, deadline) for index, host in enumerate(hosts)]
+    return [found[index] if index in found else _silent(host, deadline) for index, host in enumerate(hosts)]
 
 
 def _silent(host: Host, deadline: float) -> KdopsError:

@@ -91,8 +91,9 @@ def _start(
     state = _wait(connection, unit.name, lambda u: not u.job or _failed_once(u), progress)
     if state.active == "active" and not _failed_once(state):
         return Ended(state, ok=True)
-    lines = read(connection, Query(unit.name, lines=_LAST_LINES))
-    return Ended(state, ok=False, lines=tuple(printable(entry.message) for entry in lines))
+    entries = read(connection, Query(unit.name, lines=10 * _LAST_LINES))
+    lines = [printable(entry.message) for entry in entries if entry.invocation == state.invocation]
+    return Ended(state, ok=False, lines=tuple(lines[-_LAST_LINES:]))
 
 
 def _failed_once(state: UnitState) -> bool:

@@ -122,7 +122,8 @@ def target_args(target: SshTarget) -> list[str]:
     if target.port is not None:
         args += ["-p", str(target.port)]
     if target.key_file is not None:
-        args += ["-i", str(Path(target.key_file).expanduser())]
+        path = str(Path(target.key_file).expanduser()).replace('"', '\\"')
+        args += ["-o", f'IdentityFile="{path}"']  # -i would drop a missing file silently
     if target.user is not None:
         args += ["-l", target.user]
     return args + list(target.common_args)
