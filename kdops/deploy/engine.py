@@ -4,6 +4,7 @@ points.
 
 from __future__ import annotations
 
+import importlib.util
 import tomllib
 from pathlib import Path
 
@@ -40,9 +41,21 @@ def site_files() -> dict[str, bytes]:
     package = {f"kdtree_engine/{path}": body for path, body in read_tree(folder / "kdtree_engine").items()}
     return {
         **package,
+        **_library("sdnotify"),
         f"{info}/METADATA": _metadata(project["name"], project["version"]),
         f"{info}/entry_points.txt": _entry_points(project.get("entry-points", {})),
     }
+
+
+def _library(name: str) -> dict[str, bytes]:
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        raise KdopsError(
+            f"{name} is not in this installation",
+            cause=f"the Python package {name} cannot be found",
+            remedy="install kdops again with its dependencies",
+        )
+    return {f"{name}/{path}": body for path, body in read_tree(Path(spec.origin).parent).items()}
 
 
 def engine_digest() -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from kdops.deploy.playbook import Event
 
+EVERY = 10.0
 _STEPS = {
     "Install the guard's units": "guard",
     "Take the lock": "lock",
@@ -34,6 +35,8 @@ class Progress:
     say: Callable[[str], None]
     loads: tuple[float, ...] = ()
     _last: str = field(default="", init=False)
+    _shown: tuple[str, str] = field(default=("", ""), init=False)
+    _due: float = field(default=0.0, init=False)
 
     def feed(self, event: Event) -> None:
         if event.kind == "started" and event.task in _STEPS:
@@ -55,8 +58,15 @@ class Progress:
             words = ", ".join(f"{key} {value}" for key, value in smoke.items())
             self._line(f"[smoke test] passed: {words}")
         if "engine" in answer and not answer.get("settled"):
-            status = answer.get("status_text") or answer["engine"]
-            self._line(f"[{answer['phase']}] {status}", self._eta(float(answer["seconds"])))
+            self._waiting(answer["phase"], answer.get("status_text") or answer["engine"], answer["seconds"])
+
+    def _waiting(self, phase: str, status: str, elapsed: float) -> None:
+        """Say a new load phase at once, the same one again every EVERY seconds."""
+        word = status.split()[0] if status else ""
+        if self._shown == (phase, word) and elapsed < self._due:
+            return
+        self._shown, self._due = (phase, word), elapsed + EVERY
+        self.say(f"[{phase}] {status}  {self._eta(elapsed)}")
 
     def _eta(self, elapsed: float) -> str:
         usual = statistics.median(self.loads) if self.loads else None
@@ -64,7 +74,7 @@ class Progress:
             return f"{elapsed:.0f} s"
         return f"{elapsed:.0f} s of about {usual:.0f} s"
 
-    def _line(self, text: str, detail: str = "") -> None:
+    def _line(self, text: str) -> None:
         if text != self._last:
             self._last = text
-            self.say(f"{text}  {detail}".rstrip())
+            self.say(text)
