@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ from kdops.fleet.crosscheck import contradictions
 from kdops.fleet.model import COMMAND_LINE, DEFAULT, Host, Origin
 from kdops.fleet.problems import Problem, nearest, refuse
 from kdops.fleet.profiles import BUILT_IN, DEFAULT_PROFILE, SameAs
-from kdops.fleet.settings import REQUIRED, SETTINGS, EngineConfig
+from kdops.fleet.settings import NAME, REQUIRED, SETTINGS, EngineConfig
 
 _PREFIX = "engine_"
 _OTHER = ("engine_profile", "engine_profiles", "engine_model_facts", "engine_draft_facts")
@@ -104,6 +105,9 @@ def _profile_layer(
         return
     for profile, entries in (written or {}).items():
         where = host.origins.get(f"engine_profiles.{profile}", base)
+        if not re.fullmatch(NAME, profile):
+            text = f"profile name {profile[:60]!r} is not allowed; it must match {NAME}"
+            problems.append(Problem(where, text))
         if not isinstance(entries, dict):
             problems.append(Problem(where, f"profile {profile!r}: must be a mapping of engine_* overrides"))
             continue

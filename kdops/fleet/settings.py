@@ -58,7 +58,9 @@ class _Required:
 
 REQUIRED: Any = _Required()
 
-_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
+NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
+"""Names that become part of paths and unit names: services, profiles."""
+
 _USER = r"[a-z_][a-z0-9_-]{0,30}"
 _PLAIN_TEXT = r"(?!-)[^\x00-\x1f\x7f]+"
 _ADDRESS = r"[0-9A-Za-z.:_-]+"
@@ -92,7 +94,7 @@ class EngineConfig:
         REQUIRED,
         "Service name: unit kdtree-<service>.service; the host name unless set",
         effect=Effect.REDEPLOY,
-        pattern=_NAME,
+        pattern=NAME,
     )
     model: str = _row(
         REQUIRED,
@@ -160,9 +162,9 @@ class EngineConfig:
         None, "CUDA graphs while decoding", "--cuda-graph-backend-decode", reported=None
     )
     reasoning_parser: str | None = _row(
-        None, "Splits reasoning from the answer", "--reasoning-parser", pattern=_NAME
+        None, "Splits reasoning from the answer", "--reasoning-parser", pattern=NAME
     )
-    tool_call_parser: str | None = _row(None, "Reads tool calls", "--tool-call-parser", pattern=_NAME)
+    tool_call_parser: str | None = _row(None, "Reads tool calls", "--tool-call-parser", pattern=NAME)
     decode_log_interval: int = _row(
         40, "Decode steps between two log lines", "--decode-log-interval", low=1, high=100_000
     )

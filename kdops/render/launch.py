@@ -29,5 +29,5 @@ def options(config: EngineConfig) -> dict[str, Any]:
 
 def launch_yaml(config: EngineConfig) -> bytes:
     """Return launch.yaml. PyYAML quotes whatever needs it, so that any text arrives as it was written."""
-    text: str = yaml.safe_dump(options(config), sort_keys=False, allow_unicode=True, width=2**20)
+    text: str = yaml.safe_dump(options(config), sort_keys=False, width=2**20)
     return text.encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterable
@@ -123,6 +124,7 @@ def _digest(files: Iterable[RenderedFile], facts: dict[str, Any]) -> str:
     return digest.hexdigest()
 
 
+@functools.cache
 def _templates() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(paths.data("templates")),
