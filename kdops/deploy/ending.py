@@ -104,7 +104,7 @@ def _lost(host: Host, id_: str, ended: Run, error: KdopsError) -> KdopsError:
 
 
 def interrupted(host: Host, id_: str) -> KdopsError:
-    """Return the error for an interrupt: before the switch the deploy is undone, after it the guard goes on."""
+    """Undo the deploy if it did not switch yet, else hand over to the guard; return the words for it."""
     try:
         with HostConnection(host) as connection:
             report = call(connection, "status")

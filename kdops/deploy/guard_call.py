@@ -49,7 +49,7 @@ def call(runner: Runner, *arguments: str, timeout: float = 30.0) -> dict[str, An
 
 
 def document(answer: Any) -> dict[str, Any]:
-    """Return a guard's answer; raises the KdopsError it carries, ValueError when it is no answer of a guard."""
+    """Return a guard's answer; raises the KdopsError it carries, ValueError when it is none of a guard."""
     if not isinstance(answer, dict) or "ok" not in answer:
         raise ValueError("no answer of a guard")
     if not answer["ok"]:

@@ -15,9 +15,7 @@ from kdops.fleet import Host
 
 @dataclass(frozen=True)
 class Event:
-    """One task result. kind: ok, failed, unreachable, retry or started. answer: the guard's document, if it
-    is one.
-    """
+    """One task result. kind: a value of _KINDS. answer: the guard's document, if the task ran the guard."""
 
     kind: str
     task: str
@@ -73,7 +71,7 @@ def run(
             extravars=dict(variables),
             cmdline="--check --diff" if check else None,
             envvars={"ANSIBLE_RETRY_FILES_ENABLED": "false", "ANSIBLE_NOCOLOR": "1"},
-            settings={"pexpect_timeout": 1, "suppress_env_files": False},
+            settings={"pexpect_timeout": 1},
             timeout=int(timeout),
             quiet=True,
             event_handler=handle,
@@ -92,6 +90,7 @@ def _output(folder: Path) -> str:
 
 _KINDS = {
     "runner_on_ok": "ok",
+    "runner_item_on_ok": "item",
     "runner_on_failed": "failed",
     "runner_on_unreachable": "unreachable",
     "runner_retry": "retry",
@@ -125,6 +124,6 @@ def _diff(raw: Any) -> tuple[str, ...]:
     for part in raw if isinstance(raw, list) else [raw] if raw else []:
         if isinstance(part, dict) and "after" in part:
             before, after = (str(part.get(side) or "").splitlines() for side in ("before", "after"))
-            name = str(part.get("after_header") or part.get("before_header") or "")
+            name = str(part.get("before_header") or part.get("after_header") or "")
             lines += difflib.unified_diff(before, after, f"on the host: {name}", "to deploy", lineterm="")
     return tuple(lines)
