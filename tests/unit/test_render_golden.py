@@ -45,7 +45,7 @@ def test_files_are_as_recorded(host: str, profile: str) -> None:
 
 
 def unit_root(folder: Path, files: FileSet) -> tuple[Path, str]:
-    """Return a root folder in which systemd finds its own units, ours and our interpreter, and the unit."""
+    """Return a root folder with systemd's own units, ours and our interpreter; and the unit's name."""
     shutil.copytree("/lib/systemd/system", folder / "lib/systemd/system", symlinks=True)
     unit = files.files[0]
     (folder / "etc/systemd/system").mkdir(parents=True)
@@ -94,7 +94,7 @@ def test_exposure_stays_below_the_ceiling(tmp_path: Path, changes: dict[str, obj
 
 def test_every_process_and_hash_seed_gives_the_same_bytes() -> None:
     code = (
-        "from kdops import fleet; from kdops.render import render; import hashlib, sys; from pathlib import Path;"
+        "import hashlib; from pathlib import Path; from kdops import fleet; from kdops.render import render;"
         f"h = fleet.load(Path({str(INVENTORIES)!r})).one('b300');"
         "s = {'environment': {'B': '1', 'A': '2'}, 'extra_args': {'z': 1, 'a': 2}};"
         "f = render(fleet.engine_config(h, 'ddtree', s), h, 'e' * 64, 'a' * 64);"
