@@ -61,7 +61,7 @@ def from_cli_args(original: Any, cls: type, args: argparse.Namespace) -> Any:
 
 
 def resolved_dict(result: dict[str, Any], server_args: Any) -> dict[str, Any]:
-    """After ServerArgs.resolved_dict, source of SGLang's log line and /server_info: add ours, hide secrets."""
+    """After ServerArgs.resolved_dict, source of SGLang's log line and /server_info: ours in, secrets out."""
     options = getattr(server_args, _ATTRIBUTE, None)
     own = {f"ddtree_{name}": value for name, value in asdict(options).items()} if options else {}
     return redact(result) | own

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from kdtree_engine.metrics import StepRecord, Totals
 
 pytestmark = pytest.mark.unit

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from kdtree_engine.options import RefusedError, Request, Surroundings, check_device, settle
 from kdtree_engine.tree import max_nodes
 

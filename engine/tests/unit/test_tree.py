@@ -7,7 +7,6 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from kdtree_engine.accept import walk
 from kdtree_engine.tree import Tree, best_first, max_nodes
 

@@ -1,0 +1,157 @@
+"""Pins: what compat knows about SGLang by name. Each fails when the pinned SGLang moves."""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+from dataclasses import fields
+
+import pytest
+import torch
+from kdtree_engine.sglang import compat, redaction
+
+
+def parameters(function: object) -> list[str]:
+    return list(inspect.signature(function).parameters)  # type: ignore[arg-type]
+
+
+def test_the_installed_version_is_the_supported_one() -> None:
+    assert compat.version_problem() is None
+
+
+@pytest.mark.parametrize("target", [*compat.PLUGIN_HOOKS, compat.KILL_PROCESS_TREE, compat.SIGTERM_HANDLER])
+def test_hook_targets_exist(target: str) -> None:
+    assert callable(pkgutil.resolve_name(target))
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (compat.CONFIGURE_LOGGER, ["server_args", "prefix"]),
+        (compat.KILL_PROCESS_TREE, ["parent_pid", "include_parent", "skip_pid", "wait_timeout"]),
+        (compat.VERIFY_DONE, ["self", "num_correct_drafts_per_req", "batch_size"]),
+    ],
+)
+def test_hooked_functions_take_what_the_hooks_expect(target: str, expected: list[str]) -> None:
+    assert parameters(pkgutil.resolve_name(target)) == expected
+
+
+def test_runtime_names_exist() -> None:
+    from kdtree_engine.sglang.compat import runtime
+
+    assert all(getattr(runtime, name) is not None for name in runtime.__all__)
+
+
+def test_the_base_worker_has_what_the_tree_worker_uses() -> None:
+    from kdtree_engine.sglang.compat import runtime
+
+    source = inspect.getsource(runtime.DFlashWorkerV2)
+    for name in (
+        "_block_pos_offsets",
+        "_compute_compact_draft_seq_lens",
+        "_draft_block_spec_info",
+        "_draft_seq_lens_cpu_buf",
+        "_draft_write_ids",
+        "_ensure_draft_block_buffers",
+        "_fill_compact_seq_lens_cpu_bound",
+        "_full_embed_gpu",
+        "_is_domino",
+        "_make_next_draft_input_decode",
+        "_mask_token_id",
+        "_maybe_build_draft_sampler",
+        "_defer_target_verify_gather",
+        "_noise_embed_scale",
+        "_rebuild_compact_draft_cache",
+        "_tp_sync",
+        "_validate_phase1_sampling_support",
+        "draft_parallel_layout",
+        "lilicorr",
+        "selector",
+        "use_compact_draft_cache",
+    ):
+        assert name in source
+    assert parameters(runtime.DFlashWorkerV2.forward_batch_generation) == [
+        "self",
+        "batch",
+        "on_publish",
+        "grammar_barrier",
+        "pp_proxy_tensors",
+    ]
+    assert parameters(runtime.DFlashWorkerV2._append_target_hidden_to_draft_kv_by_loc) == [
+        "self",
+        "target_hidden",
+        "cache_loc",
+        "positions",
+        "cache_loc_2d",
+        "commit_lens",
+        "extend_lens",
+    ]
+
+
+def test_verify_input_and_result_take_the_trees_fields() -> None:
+    from kdtree_engine.sglang.compat import runtime
+
+    assert {"draft_token", "positions", "draft_token_num", "topk", "custom_mask", "kv_loc_plan"} <= {
+        field.name for field in fields(runtime.DFlashVerifyInput)
+    }
+    assert {"accept_lens", "new_seq_lens", "speculative_num_draft_tokens", "next_draft_input"} <= {
+        field.name for field in fields(runtime.GenerationBatchResult)
+    }
+
+
+def test_the_launchers_names_exist() -> None:
+    from kdtree_engine.sglang.compat import server
+
+    assert "launch_callback" in parameters(server.http_server.launch_server)
+    manager = pkgutil.resolve_name("sglang.srt.managers.tokenizer_manager.TokenizerManager")
+    source = inspect.getsource(manager)
+    for name in ("rid_to_state", "gracefully_exit", "self.event_loop", "async def sigterm_watchdog"):
+        assert name in source
+
+
+def test_the_scheduler_has_the_load_that_telemetry_reads() -> None:
+    source = inspect.getsource(pkgutil.resolve_name("sglang.srt.managers.scheduler.Scheduler"))
+    assert "self.waiting_queue" in source
+    assert "self.running_batch" in source
+
+
+def test_settings_that_sound_secret_are_all_decided() -> None:
+    """A setting new in SGLang that sounds like a secret must be looked at: hidden, or listed as harmless."""
+    names = pkgutil.resolve_name("sglang.srt.server_args.ServerArgs").__struct_fields__
+    sound = {name for name in names if redaction.redact({name: "text"})[name] == redaction.REDACTED}
+    assert sound == {
+        "admin_api_key",
+        "api_key",
+        "kt_max_deferred_experts_per_token",
+        "prefill_delayer_token_usage_low_watermark",
+        "ssl_keyfile_password",
+        "tbo_token_distribution_threshold",
+        "watermark_key",
+        "watermark_key_b",
+    }
+    assert set(names) >= redaction.HARMLESS
+
+
+def test_registered_algorithm_answers_everything_sglang_asks() -> None:
+    from kdtree_engine.sglang import registration
+    from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
+    from sglang.srt.speculative.spec_registry import get_spec
+
+    if get_spec("DDTREE") is None:
+        registration.register_algorithm()
+    algorithm = get_spec("DDTREE")
+    missing = [
+        name
+        for name, value in vars(SpeculativeAlgorithm).items()
+        if inspect.isfunction(value) and not name.startswith("_") and not hasattr(algorithm, name)
+    ]
+    assert missing == ["get_platform_worker_cls"]
+    assert algorithm.is_dflash_family()
+
+
+def test_full_mask_is_prefix_then_tree() -> None:
+    from kdtree_engine.sglang.verify import full_mask
+
+    ancestors = torch.tensor([[[1, 0], [1, 1]], [[1, 0], [0, 1]]], dtype=torch.bool)
+    mask = full_mask(ancestors, torch.tensor([1, 3]), 4)
+    assert mask.int().tolist() == [1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 0, 1]
