@@ -17,7 +17,8 @@ _BAD_OUTCOMES = ("rolled-back", "stopped", "rollback-failed", "aborted")
 
 @dataclass(frozen=True)
 class Row:
-    """state: running, loading, draining, stopped, failed, restarting, not deployed, unreachable or error.
+    """state: running, unhealthy (systemd says active, HTTP says no), loading, draining, stopped, failed,
+    restarting, not deployed, unreachable or error.
 
     since: seconds in that state. tokens_per_second: SGLang's last log window. acceptance_length comes from
     `al_source`: "engine" (1 + accepted drafts / verify steps) or "SGLang's" (not comparable with AL).
@@ -49,7 +50,7 @@ def row(name: str, found: HostStatus | KdopsError) -> Row:
     state = _state(found)
     seen = metrics.parse(engine.metrics) if engine and engine.metrics else metrics.EngineMetrics()
     told = unit.told
-    serving = state == "running"
+    serving = unit.active == "active"
     length, source = _acceptance(told.get("al"), seen) if serving else (None, None)
     return Row(
         host=name,
@@ -98,7 +99,7 @@ def _state(found: HostStatus) -> str:
         return "restarting" if unit.sub == "auto-restart" else "loading"
     if unit.active == "active":
         answers = found.engine is None or found.engine.health in ("ok", "no answer", "starting")
-        return "running" if answers else f"running, HTTP {found.engine.health if found.engine else ''}"
+        return "running" if answers else "unhealthy"
     return {"deactivating": "draining", "inactive": "stopped"}.get(unit.active, unit.active)
 
 
@@ -112,6 +113,8 @@ def _notes(found: HostStatus, state: str) -> list[str]:
         )
     if found.engine and found.engine.health == "no answer" and state == "running":
         notes.append("the engine does not answer /health within 1 s: busy, or hung")
+    if found.engine and state == "unhealthy":
+        notes.append(f"systemd says ready, but HTTP on port {found.engine.port} says: {found.engine.health}")
     if found.drift:
         notes.append("drift: " + "; ".join(found.drift))
     if txn := found.transaction:

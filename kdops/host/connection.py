@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kdops.fleet import Host
 
 _CHUNK = 1 << 15
+_OPEN_S = 10.0
 _ATOMIC_WRITE = """set -e
 t=$(mktemp -- "$1.XXXXXX"); trap 'rm -f -- "$t"' EXIT
 cat > "$t"; chmod -- "$2" "$t"
@@ -93,7 +94,7 @@ class HostConnection:
         """
         end = time.monotonic() + timeout
         out, err = bytearray(), bytearray()
-        with self._channel(argv, timeout) as channel:
+        with self._channel(argv, min(timeout, _OPEN_S)) as channel:
             rest = memoryview(stdin)
             while True:
                 if rest and channel.send_ready():
@@ -124,7 +125,7 @@ class HostConnection:
         Raises UnreachableError when the link breaks or the host is silent to keep-alives;
         ends when the command ends with status 0, else raises KdopsError.
         """
-        with self._channel(argv, 30.0) as channel:
+        with self._channel(argv, _OPEN_S) as channel:
             channel.shutdown_write()
             err = bytearray()
             while True:

@@ -59,7 +59,7 @@ def _explain(hop: SshSettings, error: BaseException) -> tuple[str, str, str, tup
             f"check user and key: {by_hand}",
             tuple(f"offered: {file}" for file in hop.identity_files if os.access(file, os.R_OK)),
         )
-    if hop.proxy_command:
+    if hop.proxy_command and not isinstance(error, TimeoutError):
         cause = f"no SSH server answered through it: {error}"
         return ("ProxyCommand failed", cause, f"run it by hand: {hop.proxy_command}", ())
     if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):

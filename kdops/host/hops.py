@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import tempfile
+import time
 from typing import Any
 
 import fabric
@@ -39,6 +40,7 @@ class Hops:
     def _connect(self, hop: SshSettings, *, is_jump: bool) -> fabric.Connection:
         via = self._connect(hop.jump, is_jump=True) if hop.jump else None
         timeout = self._timeout or hop.connect_timeout or CONNECT_TIMEOUT_S
+        started = time.monotonic()
         try:
             known = look_up(hop)
             sock = self._socket(hop, via, timeout)
@@ -68,10 +70,12 @@ class Hops:
             connection.client.set_missing_host_key_policy(RefuseUntrusted(known))
             connection.open()
             connection.transport.set_keepalive(ALIVE_INTERVAL_S)
-        except _FAILURES as error:
+        except _FAILURES as failure:
+            late = isinstance(failure, paramiko.SSHException) and time.monotonic() - started >= timeout
+            error = TimeoutError() if late else failure  # paramiko calls a silent server a bad banner
             raise unreachable(
                 self._name, hop, error, jump=is_jump, proxy_said=self._proxy_said(hop)
-            ) from error
+            ) from failure
         return connection
 
     def _socket(self, hop: SshSettings, via: fabric.Connection | None, timeout: float) -> Any:

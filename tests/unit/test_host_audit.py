@@ -12,7 +12,8 @@ pytestmark = pytest.mark.unit
 
 LINE = {
     "transaction": "t", "result": "rolled-back", "release": "ddtree-1", "serves": "linear-2", "by": "guard",
-    "at": "2026-01-31T10:00:00+00:00", "who": "ann", "why": "try\x1b[2J it", "seconds": {"starting": 30.4, "locked": 1},
+    "at": "2026-01-31T10:00:00+00:00", "who": "ann", "why": "try\x1b[2J it",
+    "seconds": {"starting": 30.4, "locked": 1},
     "failure": {"title": "not ready", "cause": "no memory"},
 }  # fmt: skip
 

@@ -15,7 +15,8 @@ DECODE = (
 )
 PREFILL = (
     "[2026-01-31 10:00:00] Prefill batch [17], #new-seq: 1, #new-token: 128, #cached-token: 64, "
-    "token usage: 0.02, #running-req: 0, #queue-req: 3, #pending-token: 0, cpu graph: False, input throughput (token/s): 812.40"
+    "token usage: 0.02, #running-req: 0, #queue-req: 3, #pending-token: 0, "
+    "cpu graph: False, input throughput (token/s): 812.40"
 )
 OLD_TREE = (
     "DDTREE metrics: bs=1 budget=7 avg_actual_nodes=8.00 avg_accepted_drafts=2.00 avg_commit_len=2.00 "
