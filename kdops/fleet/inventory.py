@@ -69,8 +69,9 @@ def read(inventory: Path) -> RawInventory:
         with contextlib.redirect_stdout(words), contextlib.redirect_stderr(words):
             host_group_vars.FOUND.clear()
             host_group_vars.NAK.clear()
+            host_group_vars.CANONICAL_PATHS.clear()
             loader = _RecordingLoader()
-            manager = InventoryManager(loader=loader, sources=[str(inventory)])
+            manager = InventoryManager(loader=loader, sources=[str(inventory.absolute())])
             variables = VariableManager(loader=loader, inventory=manager)
             hosts = tuple(_host(host, loader, manager, variables) for host in manager.get_hosts())
     except AnsibleError as error:

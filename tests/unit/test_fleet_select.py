@@ -85,20 +85,21 @@ def test_ssh_target_takes_ansibles_variables(tmp_path: Path) -> None:
     assert found == fleet.SshTarget("10.0.0.7", "ops", 2222, "/k", ("-F", "/a b/c", "-o", "X=y"))
 
 
-def test_lab_hosts_use_the_labs_own_ssh_config(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lab_hosts_use_the_labs_own_ssh_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("KDOPS_CACHE", "XDG_CACHE_HOME", "KDOPS_LAB", "KDOPS_INVENTORY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", "/tmp/kdops no such home")
+    home = tmp_path / "home with spaces"
+    monkeypatch.setenv("HOME", str(home))
 
     def config_file() -> str:
         return fleet.load().one("lab").ssh.common_args[1]
 
-    assert config_file() == "/tmp/kdops no such home/.cache/kdops/lab/lab/ssh_config"
-    monkeypatch.setenv("XDG_CACHE_HOME", "/tmp/kdops-x")
-    assert config_file() == "/tmp/kdops-x/kdops/lab/lab/ssh_config"
-    monkeypatch.setenv("KDOPS_CACHE", "/tmp/kdops-c")
+    assert config_file() == f"{home}/.cache/kdops/lab/lab/ssh_config"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
+    assert config_file() == f"{tmp_path}/x/kdops/lab/lab/ssh_config"
+    monkeypatch.setenv("KDOPS_CACHE", str(tmp_path / "c"))
     monkeypatch.setenv("KDOPS_LAB", "two")
-    assert config_file() == "/tmp/kdops-c/lab/two/ssh_config"
+    assert config_file() == f"{tmp_path}/c/lab/two/ssh_config"
 
 
 @pytest.mark.parametrize(
