@@ -92,7 +92,7 @@ class EngineConfig:
     )
     service: str = _row(
         REQUIRED,
-        "Service name: unit kdtree-<service>.service; the host name unless set",
+        "Service NAME of unit kdtree-NAME.service; the host name unless set",
         effect=Effect.REDEPLOY,
         pattern=NAME,
     )
@@ -231,7 +231,7 @@ class EngineConfig:
 
     user: str = _row("kdtree", "System user the engine runs as", effect=Effect.REDEPLOY, pattern=_USER)
     lock: Literal["cuda", "cpu"] = _row(
-        "cuda", "Python environment: engine/locks/<lock>.txt", effect=Effect.REDEPLOY
+        "cuda", "Python environment NAME of engine/locks/NAME.txt", effect=Effect.REDEPLOY
     )
     start_timeout: int = _row(
         1800,

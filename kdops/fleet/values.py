@@ -122,7 +122,7 @@ def _environment(name: str, _hint: Any, value: Any) -> Mapping[str, str]:
             raise Wrong(f"{key!r} is not the name of an environment variable")
         if key.startswith("KDTREE_") or key == "PYTHONPATH":
             raise Wrong(f"{key} is set by kdops itself; use its engine_* key")
-        if isinstance(text, dict | list | None | bool):
+        if isinstance(text, bool) or not isinstance(text, str | int):
             raise Wrong(f"{key}: {text!r} is not text; put it in quotes")
     return {key: _sound(str(text)) for key, text in sorted(value.items())}
 

@@ -154,6 +154,8 @@ def test_required_settings_are_asked_for(tmp_path: Path) -> None:
         ("environment", "{PYTHONPATH: /x}", "set by kdops itself"),
         ("environment", "{KDTREE_X: '1'}", "set by kdops itself"),
         ("environment", "{A: [1]}", "put it in quotes"),
+        ("environment", "{A: 1.5}", "put it in quotes"),
+        ("environment", "{A: yes}", "put it in quotes"),
         ("environment", '{A: "\\0"}', "U+0000"),
         ("environment", '{A: "\\uFFFF"}', "U+FFFF"),
         ("extra_args", "{api-key: x}", "secret"),

@@ -1,0 +1,63 @@
+"""docs/settings.md says what the table says.
+
+After a wanted change: KDOPS_UPDATE_GOLDEN=1 pytest tests/unit/test_fleet_document.py, then read the diff.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kdops.fleet import SETTINGS, profiles, values
+from kdops.fleet.settings import REQUIRED, TREE, default
+
+pytestmark = pytest.mark.unit
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "settings.md"
+HEAD = """\
+# Engine settings
+
+Inventory variables of a host or group, in Ansible's own format and precedence; `--set KEY=VALUE` overrides one once.
+`kdops config HOST` shows the effective values, where each was written, and whether the engine will fit into memory.
+*Change* is what a changed value asks for: nothing (it counts from the next start or deploy on), a restart of the
+engine, or a redeploy (user, environment or service name).
+
+Besides these: `engine_profile` (the profile used without `--profile`), `engine_profiles` (profile → overrides),
+`engine_model_facts` and `engine_draft_facts` (`config`: the model's config.json, `weight_bytes`, `source`) for models
+that are not on the operator's machine, and per host `gpu` (an entry of the catalogue) and `gpu_count`.
+
+| key | allowed | default | becomes | change | meaning |
+|---|---|---|---|---|---|
+"""
+
+
+def table() -> str:
+    lines = []
+    for name, row in SETTINGS.items():
+        shown = default(name)
+        value = "must be set" if shown is REQUIRED else "-" if shown in (None, {}) else f"`{str(shown)}`"
+        if shown is True or shown is False:
+            value = f"`{str(shown).lower()}`"
+        target = f"`{row.flag or row.env}`" if row.flag or row.env else "-"
+        scope = (
+            ""
+            if len(row.algorithms) == 3
+            else " (DDTREE)"
+            if row.algorithms == {TREE}
+            else " (DFLASH, DDTREE)"
+        )
+        cells = (f"`engine_{name}`", values.allowed(name), value, target, row.effect.value, row.doc + scope)
+        lines.append("| " + " | ".join(cells) + " |\n")
+    return (
+        HEAD
+        + "".join(lines)
+        + "\nBuilt-in profiles: "
+        + ", ".join(f"`{p}`" for p in profiles.BUILT_IN)
+        + ".\n"
+    )
+
+
+def test_document_follows_the_table() -> None:
+    if os.environ.get("KDOPS_UPDATE_GOLDEN"):
+        DOCUMENT.write_text(table())
+    assert DOCUMENT.read_text() == table()
