@@ -66,19 +66,19 @@ def row(name: str, found: HostStatus | KdopsError) -> Row:
         acceptance_length=length,
         al_source=source,
         drift=found.drift,
-        notes=tuple(map(printable, _notes(found, state))),
+        notes=tuple(_notes(found, state)),
     )
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return the rows as an aligned table, each followed by its notes."""
+    """Return the rows as an aligned table, each followed by its notes; what hosts say cannot act on it."""
     cells = [_COLUMNS, *(_cells(row) for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(_COLUMNS))]
     lines = []
     for line, notes in zip(cells, ((), *(row.notes for row in rows)), strict=True):
         lines.append("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
         lines += [f"    {note}" for note in notes]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def duration(seconds: float | None) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,9 +61,10 @@ class SshSettings:
         return f"{self.user}@{self.hostname}:{self.port}"
 
 
-def parse(address: str, text: str) -> SshSettings:
+def parse(address: str, text: str, is_file: Callable[[str], bool] = lambda _: False) -> SshSettings:
     """Return the settings in the output of `ssh -G`; lines it does not know are ignored.
 
+    is_file tells where paths with spaces end: ssh prints several known_hosts files without quotes.
     Raises UsageError when the output has no usable hostname, port and user.
     """
     values: dict[str, list[str]] = {}
@@ -95,7 +96,7 @@ def parse(address: str, text: str) -> SshSettings:
         known_hosts_files=tuple(
             _path(v, tokens)
             for key in ("userknownhostsfile", "globalknownhostsfile")
-            for v in (one(key) or "").split()
+            for v in _paths(one(key) or "", is_file)
         ),
         host_key_alias=one("hostkeyalias"),
         proxy_jump=tuple(hop.strip() for hop in jump.split(",") if hop.strip()) if jump else (),
@@ -150,7 +151,7 @@ def _resolve(args: list[str], address: str, common: tuple[str, ...], seen: tuple
             cause=" -> ".join(seen),
             remedy="break the ring of ProxyJump lines in your ssh configuration",
         )
-    settings = parse(address, _ask(args, address))
+    settings = parse(address, _ask(args, address), lambda path: Path(path).is_file())
     if not settings.proxy_jump:
         return settings
     *before, last = settings.proxy_jump
@@ -217,6 +218,15 @@ def _ask(args: list[str], address: str) -> str:
             evidence=said,
         )
     return done.stdout.decode(errors="replace")
+
+
+def _paths(value: str, is_file: Callable[[str], bool]) -> list[str]:
+    words, found = value.split(" "), []
+    while words:
+        longest = next((n for n in range(len(words), 1, -1) if is_file(" ".join(words[:n]))), 1)
+        found.append(" ".join(words[:longest]))
+        words = words[longest:]
+    return [path for path in found if path]
 
 
 def _expand(text: str, tokens: Mapping[str, str]) -> str:

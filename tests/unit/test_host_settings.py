@@ -43,6 +43,16 @@ def test_an_included_file_counts(config, tmp_path):
     assert found.key_names == ("big-box",)
 
 
+def test_known_hosts_files_whose_paths_hold_spaces(tmp_path):
+    names = ["with a space", "plain", "an other"]
+    for name in names:
+        (tmp_path / name).write_text("")
+    quoted = " ".join(f'"{tmp_path}/{name}"' for name in names)
+    (tmp_path / "config").write_text(f"UserKnownHostsFile {quoted}\n")
+    found = resolve(target(tmp_path / "config"))
+    assert found.known_hosts_files[:3] == tuple(f"{tmp_path}/{name}" for name in names)
+
+
 def test_jump_hosts_form_a_chain_with_their_own_settings(config):
     second = resolve(target(config)).jump
     assert (second.hostname, second.port, second.user, second.agent) == ("10.1.1.2", 2200, "me", False)

@@ -1,0 +1,98 @@
+"""One row of `kdops status`."""
+
+import pytest
+
+from kdops.cli.rows import duration, row, table
+from kdops.errors import UnreachableError
+from kdops.host.status import EngineState, HostStatus, LastOutcome, OpenTransaction, UnitState
+
+pytestmark = pytest.mark.unit
+
+METRICS = "sglang:gen_throughput 237.5\nsglang:num_running_reqs 3\nsglang:spec_accept_length 3.25\n"
+
+
+def status(active="active", text="running=1 queued=0 al=4.38", health="ok", metrics=METRICS, **rest):
+    unit = UnitState(
+        "kdtree-g.service", "loaded", active, rest.pop("sub", "running"), status_text=text, since=90.0
+    )
+    return HostStatus("g", unit, release="ddtree-1", engine=EngineState(30000, health, metrics), **rest)
+
+
+@pytest.mark.parametrize(
+    ("found", "state"),
+    [
+        (status(), "running"),
+        (status(health="no answer"), "running"),
+        (status(health="refused"), "unhealthy"),
+        (status(health="http 500"), "unhealthy"),
+        (status("activating", "phase=weights 12 s"), "loading"),
+        (status("activating", sub="auto-restart"), "restarting"),
+        (status("deactivating", "draining 1 request, 92 s left"), "draining"),
+        (status("inactive"), "stopped"),
+        (status("failed"), "failed"),
+        (HostStatus("g", UnitState("u")), "not deployed"),
+        (HostStatus("g", UnitState("u", load="bad-setting")), "unit bad-setting"),
+        (UnreachableError("g: refused", cause="c", remedy="r"), "unreachable"),
+    ],
+)
+def test_states(found, state):
+    assert row("g", found).state == state
+
+
+def test_a_running_host():
+    shown = row("g", status())
+    assert (shown.running, shown.tokens_per_second, shown.acceptance_length, shown.al_source) == (
+        3, 237.5, 4.38, "engine",
+    )  # fmt: skip
+    assert "4.38" in table([shown])
+
+
+@pytest.mark.parametrize("text", ["running=1", "al=nan", "al=0", "al=x", "al="])
+def test_without_al_sglang_s_own_value_is_labelled(text):
+    shown = row("g", status(text=text))
+    assert (shown.acceptance_length, shown.al_source) == (3.25, "SGLang's")
+    assert "3.25 (SGLang's)" in table([shown])
+
+
+def test_without_any_there_is_none():
+    shown = row("g", status(text="", metrics=None))
+    assert (shown.running, shown.acceptance_length, shown.al_source) == (None, None, None)
+
+
+def test_while_loading_the_phase_is_shown():
+    shown = row("g", status("activating", "phase=weights 12 s"))
+    assert (shown.phase, shown.running) == ("weights", None)
+    assert "phase=weights 12 s" in table([shown])
+
+
+def test_drift_a_failed_deploy_and_an_open_one_are_told():
+    outcome = LastOutcome(
+        "rolled-back", "r2", "r1", "guard", "t", ("r2 did not start", "no memory", "use less")
+    )
+    open_now = OpenTransaction("r3", "starting", "ann", "", "t", 12.0)
+    text = table([row("g", status(drift=("unit file edited",), outcome=outcome, transaction=open_now))])
+    for words in (
+        "drift: unit file edited",
+        "no memory",
+        "use less",
+        "serving r1",
+        "ann deploys r3",
+        "lease 12 s",
+    ):
+        assert words in text
+
+
+def test_a_committed_deploy_needs_no_words():
+    assert row("g", status(outcome=LastOutcome("committed", "r", "r", "client", "t", None))).notes == ()
+
+
+def test_what_a_host_says_cannot_act_on_the_terminal():
+    assert "\x1b" not in table([row("g", status("activating", "phase=\x1b[2J"))])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "-"), (0, "0 s"), (119, "119 s"), (120, "2 min"), (7200, "2 h"), (200000, "2 d")],
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text
