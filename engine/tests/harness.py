@@ -27,15 +27,15 @@ from kdops.deploy.engine import site_files
 CHECKOUT = Path(__file__).parents[2]
 READY_SECONDS = 240
 
-# Runs a command inside the lab's root file system, on this machine's network, /tmp and checkout. Everything
-# is mounted in a mount namespace of its own, so nothing stays behind when the command ends.
+# Runs a command inside the lab's root file system, on this machine's network, temporary folder, checkout and
+# test environment, all in a mount namespace of its own, so that nothing stays behind when the command ends.
 _ENTER = """
 set -e
-root=$1 checkout=$2; shift 2
+root=$1 checkout=$2 venv=$3 temporary=$4; shift 4
 mount -t tmpfs tmpfs /mnt
 mkdir /mnt/upper /mnt/work /mnt/root
 mount -t overlay overlay -o lowerdir="$root",upperdir=/mnt/upper,workdir=/mnt/work /mnt/root
-for folder in /proc /sys /dev /tmp "$checkout"; do
+for folder in /proc /sys /dev "$temporary" "$checkout" "$venv"; do
   mkdir -p "/mnt/root$folder"
   mount --rbind "$folder" "/mnt/root$folder"
 done
@@ -80,7 +80,8 @@ def make_home(site: Path) -> EngineHome:
     root = rootfs.ensure(names.current(), lambda text: print(text, file=sys.stderr))
     python = f"/opt/kdops/venvs/{lock_digest(lock_file('cpu'))}/bin/python"
     enter = ("unshare", "--mount", "--propagation", "private", "sh", "-c", _ENTER, "sh")
-    return EngineHome((*enter, str(root), str(CHECKOUT), python), site)
+    bound = (str(CHECKOUT), sys.prefix, tempfile.gettempdir())
+    return EngineHome((*enter, str(root), *bound, python), site)
 
 
 def free_port() -> int:
@@ -101,7 +102,6 @@ def tiny_pair(models: Path, **changes: Any) -> dict[str, Any]:
         "mem_fraction_static": 0.1,
         "max_total_tokens": 16384,
         "max_running_requests": 8,
-        "sleep_on_idle": True,
         **changes,
     }
     return {name.replace("_", "-"): value for name, value in flags.items() if value is not None}

@@ -57,7 +57,7 @@ def test_a_key_in_the_launch_file_is_refused(engine_home: EngineHome, models: Pa
     [
         ({"ddtree_budget": 4}, "ddtree-budget is 4 (root included), less than the block size 8"),
         ({"speculative_dflash_block_size": 16}, "speculative-dflash-block-size is 16, but the drafter has 8"),
-        ({"no_such_flag": 1}, "does not know a flag or value"),
+        ({"no_such_flag": 1}, "unrecognized arguments: --no-such-flag 1"),
     ],
 )
 def test_impossible_settings_end_before_weights_load(

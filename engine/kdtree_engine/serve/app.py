@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -77,7 +78,7 @@ class Launcher:
             server.add_middleware(drain.GateMiddleware, gate=self._gate)
             try:
                 server.launch(server_args, on_ready=lambda: self._ready(server_args))
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 self._died(f"{type(error).__name__}: {_first_line(error)}")
         finally:
             self._supervisor.stop()
@@ -97,7 +98,8 @@ class Launcher:
     def _http_side_answers(self) -> bool:
         """Whether the event loop ran the mark left at the last call; leaves the next one."""
         answered, self._answered = self._answered, False
-        self._server.event_loop().call_soon_threadsafe(setattr, self, "_answered", True)
+        with contextlib.suppress(RuntimeError):  # the loop is closed at the very end
+            self._server.event_loop().call_soon_threadsafe(setattr, self, "_answered", True)
         return answered
 
     def _stop_while_loading(self, *_: Any) -> NoReturn:
@@ -143,7 +145,7 @@ class Launcher:
         os._exit(code)
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [""])[0]
 
 

@@ -3,13 +3,16 @@ end."""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import contextlib
 import json
 import logging
 import os
+import socket
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -51,25 +54,50 @@ def prepare(
 ) -> Any:
     """SGLang's resolved ServerArgs for a launch file. Raises RefusedError with SGLang's own reason."""
     try:
-        server_args = prepare_server_args(["--config", str(path)])
+        with _usage_errors_raised():
+            server_args = prepare_server_args(["--config", str(path)])
         server_args.enable_metrics = True
         server_args.uvicorn_access_log_exclude_prefixes = quiet_paths(
             server_args.uvicorn_access_log_exclude_prefixes
         )
+        if server_args.device == "cpu":
+            server_args.sleep_on_idle = True  # else the idle loop takes a whole core from other work
         if api_key is not None:
             server_args.api_key = api_key
         server_args.resolve_once()
         server_args.check_server_args()
-    except SystemExit:
-        raise RefusedError(
-            f"SGLang does not know a flag or value of {path}; its usage message is above"
-        ) from None
+        _check_port(server_args)
     except RefusedError:
         raise
     except Exception as error:
         line = " ".join(str(error).split())
         raise RefusedError(f"SGLang refuses {path}: {line or type(error).__name__}") from error
     return server_args
+
+
+@contextlib.contextmanager
+def _usage_errors_raised() -> Iterator[None]:
+    """argparse's one-line reason as RefusedError instead of SGLang's usage text of 500 flags and exit 2."""
+
+    def error(_parser: argparse.ArgumentParser, message: str) -> NoReturn:
+        raise RefusedError(f"SGLang {compat.SUPPORTED}: {message}")
+
+    original = argparse.ArgumentParser.error
+    argparse.ArgumentParser.error = error  # type: ignore[assignment,method-assign]
+    try:
+        yield
+    finally:
+        argparse.ArgumentParser.error = original  # type: ignore[method-assign]
+
+
+def _check_port(server_args: Any) -> None:
+    """SGLang binds its port after the load only."""
+    host = server_args.host or "127.0.0.1"
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, server_args.port), family=family).close()
+    except OSError as error:
+        raise RefusedError(f"port {server_args.port} cannot be served: {error.strerror}") from None
 
 
 def add_middleware(middleware: type, **options: Any) -> None:
