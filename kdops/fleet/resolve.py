@@ -113,7 +113,7 @@ def _profile_layer(
             continue
         for variable, value in entries.items():
             origin = host.origins.get(f"engine_profiles.{profile}.{variable}", where)
-            known = _known(variable, origin, problems)
+            known = _known(variable, origin, problems, of_host=False)
             if known and profile == name:
                 yield known, (value, origin)
 
@@ -122,7 +122,8 @@ def _command_line(
     overrides: Mapping[str, Any], problems: list[Problem]
 ) -> Iterator[tuple[str, tuple[Any, Origin]]]:
     for variable, value in overrides.items():
-        key = _known(variable if variable.startswith(_PREFIX) else _PREFIX + variable, COMMAND_LINE, problems)
+        full = variable if variable.startswith(_PREFIX) else _PREFIX + variable
+        key = _known(full, COMMAND_LINE, problems, of_host=False)
         if key is None:
             continue
         try:
@@ -133,8 +134,13 @@ def _command_line(
         yield key, (parsed, COMMAND_LINE)
 
 
-def _known(variable: str, origin: Origin, problems: list[Problem]) -> str | None:
+def _known(variable: str, origin: Origin, problems: list[Problem], *, of_host: bool = True) -> str | None:
+    """Return the setting that `variable` names, or note the problem. A host has one service, so its name is
+    refused in profiles and --set (of_host false)."""
     key = variable.removeprefix(_PREFIX)
+    if key == "service" and not of_host:
+        problems.append(Problem(origin, f"{variable} names the host's only service; set it for the host"))
+        return None
     if variable.startswith(_PREFIX) and key in SETTINGS:
         return key
     known = [_PREFIX + name for name in SETTINGS]

@@ -146,9 +146,6 @@ def test_required_settings_are_asked_for(tmp_path: Path) -> None:
         ("model", "--help", "must match"),
         ("model", "a\nb", "must match"),
         ("model", "", "must"),
-        ("service", "a b", "must match"),
-        ("service", "../etc", "must match"),
-        ("service", "a%n", "must match"),
         ("user", "root;x", "must match"),
         ("bind", "$(x)", "must match"),
         ("environment", "{PYTHONPATH: /x}", "set by kdops itself"),
@@ -171,6 +168,20 @@ def test_wrong_values_say_what_is_allowed(tmp_path: Path, key: str, value: str, 
     (line,) = refused(host(tmp_path), "linear", **{key: value})
     assert line.startswith(f"--set: engine_{key}: ")
     assert said in line
+
+
+@pytest.mark.parametrize("name", ["a b", "../etc", "a%n", "", "-x"])
+def test_service_names_that_no_unit_can_have_are_refused(tmp_path: Path, name: str) -> None:
+    (line,) = refused(host(tmp_path, f"engine_service: {name!r}\n"), "linear")
+    assert line.startswith(f"{tmp_path}/fleet.yml:10: engine_service: ")
+
+
+def test_service_is_the_hosts_own(tmp_path: Path) -> None:
+    found = host(tmp_path, "engine_service: llm\nengine_profiles: {linear: {engine_service: other}}\n")
+    assert found.service == "llm"
+    profile, command_line = refused(found, "linear", service="third")
+    assert profile.startswith("--set: engine_service names the host's only service")
+    assert command_line.startswith(f"{tmp_path}/fleet.yml:11: engine_service names")
 
 
 anything = st.recursive(

@@ -1,5 +1,6 @@
 """A value arrives at the process unchanged, or is refused: quotes, line ends, `%`, `$`, and secrets."""
 
+import dataclasses
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -110,10 +111,12 @@ def test_no_text_reaches_a_unit_line_unescaped(value: str) -> None:
 
 @given(value=text, key=st.sampled_from(["service", "user", "bind"]))
 def test_unit_is_the_same_whatever_text_is_tried(value: str, key: str) -> None:
+    host = dataclasses.replace(HOST, variables={**HOST.variables, f"engine_{key}": value})
     try:
-        unit = rendered(**{key: value}).files[0].content.decode()
+        files = render(fleet.engine_config(host, "linear"), host, "e" * 64, "a" * 64)
     except UsageError:
         return
+    unit = files.files[0].content.decode()
     reference = rendered().files[0].content.decode()
     assert keys(unit) == keys(reference)
 
