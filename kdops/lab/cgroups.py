@@ -5,10 +5,11 @@ Works on cgroup v1, hybrid and v2 machines. Source: cgroups(7); systemd's CGROUP
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,33 +61,21 @@ def _create_v2(folder: Path) -> HostCgroups:
 
 def existing(prefix: str) -> tuple[str, ...]:
     """Return the names of the cgroups that start with `prefix`, whoever made them and wherever they lie."""
-    return tuple(sorted({path.name for path in ROOT.glob(f"**/{prefix}*") if path.is_dir()}))
+    return tuple(sorted({folder.name for folder in _find(lambda name: name.startswith(prefix))}))
 
 
 def processes(name: str) -> frozenset[int]:
     """Return the ids of the processes in the cgroup `name` and below, in all hierarchies."""
-    return frozenset(pid for folder in ROOT.glob(f"**/{name}") for pid in _pids(folder))
-
-
-def _pids(folder: Path) -> Iterable[int]:
-    for listing in folder.glob("**/cgroup.procs"):
-        try:
-            yield from map(int, listing.read_text().split())
-        except OSError:
-            continue  # it went away while we looked
+    return frozenset(pid for folder in _named(name) for pid in _pids(folder))
 
 
 def destroy(name: str) -> None:
-    """Kill every process in the cgroup `name` and remove it. Raises KdopsError if one is still there after 30
-    s.
-    """
+    """Kill every process in the cgroup `name` and remove it. Raises KdopsError if one is there after 30 s."""
     deadline = time.monotonic() + _KILL_SECONDS
-    while folders := list(ROOT.glob(f"**/{name}")):
+    while folders := list(_named(name)):
         for pid in {pid for folder in folders for pid in _pids(folder)}:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
         removed = [_remove(folder) for folder in folders]
         if all(removed):
             return
@@ -102,11 +91,29 @@ def destroy(name: str) -> None:
         time.sleep(0.01)
 
 
+def _named(name: str) -> Iterable[Path]:
+    return _find(lambda found: found == name)
+
+
+def _find(wanted: Callable[[str], bool]) -> Iterable[Path]:
+    # os.walk, not glob: a host's units come and go while we look, and a walk passes over what is gone
+    for parent, names, _ in os.walk(ROOT):
+        matches = [name for name in names if wanted(name)]
+        names[:] = [name for name in names if name not in matches]
+        yield from (Path(parent, name) for name in matches)
+
+
+def _pids(folder: Path) -> Iterable[int]:
+    for part, _, _ in os.walk(folder):
+        with contextlib.suppress(OSError):
+            yield from map(int, Path(part, "cgroup.procs").read_text().split())
+
+
 def _remove(folder: Path) -> bool:
     """Remove a cgroup and those below it; False while the kernel still counts a process in one."""
     try:
-        for part in sorted(folder.glob("**/"), reverse=True):
-            part.rmdir()
+        for part, _, _ in os.walk(folder, topdown=False):
+            Path(part).rmdir()
     except FileNotFoundError:
         return not folder.exists()
     except OSError:

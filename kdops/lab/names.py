@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from dataclasses import dataclass
@@ -44,8 +45,11 @@ class Lab:
 
     @property
     def prefix(self) -> str:
-        """Start of every network namespace, cgroup and machine name of this lab."""
-        return f"kdops-{self.name}-"
+        """Start of every network namespace, cgroup and machine name of this lab.
+
+        These names are the machine's, the folder is a cache's: labs of one name in two caches must not meet.
+        """
+        return f"kdops-{self.name}-{hashlib.sha256(bytes(self.cache)).hexdigest()[:6]}-"
 
     @property
     def switch(self) -> str:

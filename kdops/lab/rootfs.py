@@ -54,12 +54,13 @@ def ensure(lab: Lab, say: Say) -> Path:
 
 
 def sweep(cache: Path) -> None:
-    """Remove what a killed build left, unless a build is running now."""
-    if not (cache / "lab").is_dir():
-        return
-    with locked(_lock_path(cache), None) as mine:
-        if mine is not None:
-            _sweep(cache)
+    """Remove what a killed build left; a running build (its lock stays held for 5 s) is left alone."""
+    deadline = time.monotonic() + 5
+    while any((cache / "lab").glob("root-*.tmp")) and time.monotonic() < deadline:
+        with locked(_lock_path(cache), None) as mine:
+            if mine is not None:
+                _sweep(cache)
+        time.sleep(0.05)
 
 
 def _lock_path(cache: Path) -> Path:

@@ -1,4 +1,4 @@
-"""A lab of two real systemd hosts for the whole test session, of its own name beside the one a person may run."""
+"""A lab of two real systemd hosts for the whole test session, beside the one a person may run."""
 
 from __future__ import annotations
 
@@ -13,17 +13,23 @@ from pathlib import Path
 import pytest
 
 from kdops.lab import control, machine
+from kdops.lab.locking import locked
 from kdops.lab.names import Lab, LabHost, current
 
-# What a test may have left on a host; environments (/opt/kdops/venvs) stay, they are gigabytes.
-_CLEAN = """
-systemctl list-units --all --plain --no-legend 'kdtree-*' 'kdops-*' | awk '{print $1}' | while read -r unit; do
-  systemctl kill --signal=KILL "$unit" 2>/dev/null; systemctl stop "$unit" 2>/dev/null; systemctl disable "$unit" 2>/dev/null
+# What a test may have left on a host. Environments (/opt/kdops/venvs) stay: they are gigabytes.
+_CLEAN = r"""
+list='systemctl list-units --all --plain --no-legend'
+$list 'kdtree-*' 'kdops-*' | awk '{print $1}' | while read -r unit; do
+  systemctl kill --signal=KILL "$unit" 2>/dev/null
+  systemctl stop "$unit" 2>/dev/null
 done
 rm -rf /opt/kdops/releases /opt/kdops/current /opt/kdops/guard /var/lib/kdops /etc/kdops
-rm -rf /etc/systemd/system/kdtree-* /etc/systemd/system/kdops-* /etc/systemd/system/*.wants/kdtree-* \
-  /etc/systemd/system/*.wants/kdops-* /run/systemd/system/kdtree-* /run/systemd/system/kdops-*
-systemctl daemon-reload; systemctl reset-failed; true
+for folder in /etc/systemd/system /run/systemd/system; do
+  rm -rf "$folder"/kdtree-* "$folder"/kdops-* "$folder"/*.wants/kdtree-* "$folder"/*.wants/kdops-*
+done
+systemctl daemon-reload
+systemctl reset-failed
+true
 """
 
 
@@ -92,15 +98,19 @@ class LabHandle:
 
 @pytest.fixture(scope="session")
 def lab() -> Iterator[LabHandle]:
-    """Two fresh hosts, lab0 and lab1, taken down at the end of the session."""
+    """Two fresh hosts, lab0 and lab1, taken down at the end; a second test session waits for its turn."""
     if sys.platform != "linux" or os.geteuid() != 0:
         pytest.fail("lab tests boot systemd hosts: run them as root on Debian or Ubuntu (make test)")
-    os.environ["KDOPS_LAB"] = "test"
+    os.environ.setdefault("KDOPS_LAB", "test")
     mine = current()
-    control.down(mine, _to_stderr)
-    hosts = control.up(mine, 2, _to_stderr)
-    yield LabHandle(mine, tuple(host.name for host in hosts))
-    control.down(mine, _to_stderr)
+    turn = mine.cache / "lab" / f"{mine.name}.tests.lock"
+    with locked(turn, lambda: _to_stderr("another test session uses this lab; waiting")) as lock:
+        assert lock is not None
+        os.set_inheritable(lock, False)
+        control.down(mine, _to_stderr)
+        hosts = control.up(mine, 2, _to_stderr)
+        yield LabHandle(mine, tuple(host.name for host in hosts))
+        control.down(mine, _to_stderr)
 
 
 @pytest.fixture

@@ -26,7 +26,9 @@ def test_a_host_is_its_own_machine_without_the_machines_network(lab: LabHandle) 
 
 
 def test_kill_loses_the_host_and_on_keeps_disk_and_journal(lab: LabHandle) -> None:
-    boot = lab.ssh("lab0", "cat /proc/sys/kernel/random/boot_id; logger -t keep before; echo kept >/root/kept")
+    boot = lab.ssh(
+        "lab0", "cat /proc/sys/kernel/random/boot_id; logger -t keep before; echo kept >/root/kept"
+    )
     lab.ssh("lab0", "journalctl --sync")
     assert boot
     lab.kill("lab0")
@@ -43,7 +45,9 @@ def test_a_cut_link_is_silent_while_the_host_goes_on(lab: LabHandle) -> None:
     command = ["ssh", "-F", str(lab.ssh_config), "-oBatchMode=yes", "-oConnectTimeout=2", "lab1", "true"]
     started = time.time()
     try:
-        refused = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=20)
+        refused = subprocess.run(
+            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=20
+        )
     finally:
         lab.heal("lab1")
     assert refused.returncode == 255
