@@ -39,9 +39,25 @@ def tree_attention(
     ValueError for tensors that do not fit the plan.
     """
     check(plan, query, cache, tree, row_start, out)
+    scale = (softmax_scale if softmax_scale is not None else plan.shape.key_dim**-0.5) * LOG2_E
+    launch = _launch_hopper if plan.hopper else _launch_portable
+    launch(plan, workspace, query, row_start, cache, tree, out, lse, scale)
+    if plan.splits > 1:
+        _launch_merge(plan, workspace, cache.lengths, row_start, query.shape[0], tree is not None, out, lse)
+
+
+def _launch_portable(
+    plan: Plan,
+    workspace: Workspace,
+    query: torch.Tensor,
+    row_start: torch.Tensor,
+    cache: PagedCache,
+    tree: Tree | None,
+    out: torch.Tensor,
+    lse: torch.Tensor | None,
+    scale: float,
+) -> None:
     shape, tiles = plan.shape, plan.tiles
-    scale = (softmax_scale if softmax_scale is not None else shape.key_dim**-0.5) * LOG2_E
-    total = query.shape[0]
     keys, values = cache.keys, cache.values if cache.values is not None else cache.keys
     tree_keys = tree.keys if tree is not None else query
     tree_values = tree.values if tree is not None and tree.values is not None else tree_keys
@@ -50,7 +66,7 @@ def tree_attention(
     split_kernel[(plan.row_blocks * shape.kv_heads, plan.splits, plan.batch)](
         query, keys, values, tree_keys, tree_values, cache.table, cache.table_start, cache.lengths,
         row_start, mask if mask is not None else row_start, out, lse_out, workspace.partial, workspace.lse,
-        keys.stride(0), values.stride(0), tree_keys.stride(0), tree_values.stride(0), total, scale, cache.scale,
+        keys.stride(0), values.stride(0), tree_keys.stride(0), tree_values.stride(0), query.shape[0], scale, cache.scale,
         HEADS=shape.query_heads, GROUP=shape.group, CAUSAL=mask is None, HAS_TREE=tree is not None,
         PAGE=cache.page_size, WORDS=plan.mask_words, SPLITS=plan.splits, BLOCKS=plan.row_blocks,
         BM=tiles.rows, BN=tiles.tokens, DN=shape.main_dim, DR=shape.rope_dim, DV=shape.value_dim,
@@ -58,22 +74,46 @@ def tree_attention(
         PRECISION="ieee" if shape.cache is CacheType.FP32 else "tf32",
         WITH_LSE=lse is not None, OVERLAP=plan.overlap, WIDEN=knobs.runtime.interpret, num_warps=tiles.warps, num_stages=tiles.stages,
     )  # fmt: skip
-    if plan.splits > 1:
-        merge(plan, workspace, cache.lengths, row_start, total, tree is not None, tiles.tokens, out, lse)
 
 
-def merge(
+def _launch_hopper(
+    plan: Plan,
+    workspace: Workspace,
+    query: torch.Tensor,
+    row_start: torch.Tensor,
+    cache: PagedCache,
+    tree: Tree | None,
+    out: torch.Tensor,
+    lse: torch.Tensor | None,
+    scale: float,
+) -> None:
+    # Gluon is experimental and absent from Triton's interpreter: imported only where it is used.
+    from kdtree_engine.attention.hopper_kernel import hopper_kernel
+
+    shape, tiles = plan.shape, plan.tiles
+    tree_keys = tree.keys if tree is not None else query
+    mask = tree.mask if tree is not None else None
+    hopper_kernel[(plan.row_blocks, plan.splits, plan.batch)](
+        query, cache.keys, tree_keys, cache.table, cache.table_start, cache.lengths, row_start,
+        mask if mask is not None else row_start, out, lse if lse is not None else workspace.lse,
+        workspace.partial, workspace.lse, cache.keys.stride(0), tree_keys.stride(0), query.shape[0],
+        scale, HEADS=shape.query_heads, CAUSAL=mask is None, HAS_TREE=tree is not None,
+        PAGE=cache.page_size, WORDS=plan.mask_words, SPLITS=plan.splits, BM=tiles.rows, BN=tiles.tokens,
+        DN=shape.main_dim, DR=shape.rope_dim, BUFFERS=tiles.stages, WITH_LSE=lse is not None,
+        num_warps=tiles.warps,
+    )  # fmt: skip
+
+
+def _launch_merge(
     plan: Plan,
     workspace: Workspace,
     lengths: torch.Tensor,
     row_start: torch.Tensor,
     total_rows: int,
     has_tree: bool,
-    tile_tokens: int,
     out: torch.Tensor,
     lse: torch.Tensor | None,
 ) -> None:
-    """Combine the partial results in `workspace` into `out`; arguments as in `tree_attention`."""
     shape = plan.shape
     slice_dim = min(128, shape.value_dim)
     chunk = min(32, 1 << (plan.splits - 1).bit_length())
@@ -81,7 +121,7 @@ def merge(
     extra = {"launch_pdl": True} if plan.overlap else {}
     merge_kernel[grid](
         workspace.partial, workspace.lse, lengths, row_start, out, lse if lse is not None else workspace.lse,
-        total_rows, HEADS=shape.query_heads, HAS_TREE=has_tree, SPLITS=plan.splits, BN=tile_tokens,
+        total_rows, HEADS=shape.query_heads, HAS_TREE=has_tree, SPLITS=plan.splits, BN=plan.tiles.tokens,
         DV=shape.value_dim, BD=slice_dim, BS=chunk, WITH_LSE=lse is not None, OVERLAP=plan.overlap,
         num_warps=4, num_stages=1, **extra,
     )  # fmt: skip

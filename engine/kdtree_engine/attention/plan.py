@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kdtree_engine.attention.devices import Device
-from kdtree_engine.attention.shapes import MAX_TREE_ROWS, AttentionShape
-from kdtree_engine.attention.tiles import Tiles, portable_tiles
+from kdtree_engine.attention.shapes import MAX_TREE_ROWS, AttentionShape, CacheType
+from kdtree_engine.attention.tiles import HOPPER_TILES, Tiles, portable_tiles
 
 MAX_SPLITS = 512
 # Measured on an H200 in units of one tile: what a split costs beyond its tiles (first loads,
@@ -31,6 +31,7 @@ class Plan:
     tiles: Tiles
     splits: int
     overlap: bool  # start the merge's launch while the split kernel drains (sm_90 and later)
+    hopper: bool = False  # the sm_90 kernel instead of the portable one
 
     @property
     def row_blocks(self) -> int:
@@ -64,19 +65,32 @@ def choose_splits(tiles: int, units: int, programs_at_once: int) -> int:
     return best
 
 
+def suits_hopper(shape: AttentionShape, device: Device) -> bool:
+    """Whether the sm_90 kernel computes this shape: MLA with DeepSeek's widths and a bf16 cache."""
+    widths = (shape.main_dim, shape.rope_dim) == (512, 64)
+    return device.capability == 90 and shape.shared_kv and widths and shape.cache is CacheType.BF16
+
+
 def make_plan(
-    shape: AttentionShape, device: Device, batch: int, rows: int, max_context: int, tiles: Tiles | None = None
+    shape: AttentionShape,
+    device: Device,
+    batch: int,
+    rows: int,
+    max_context: int,
+    portable: Tiles | None = None,
 ) -> Plan:
     """The plan for `batch` requests of up to `rows` tree nodes and `max_context` cached tokens.
 
-    ValueError when a count is out of range.
+    `portable` asks for the portable kernel with these tiles; otherwise the device's best kernel is
+    chosen. ValueError when a count is out of range.
     """
     if batch < 1 or not 1 <= rows <= MAX_TREE_ROWS or max_context < 0:
         raise ValueError(
             f"batch {batch}, rows {rows}, context {max_context}: need >= 1, 1 to {MAX_TREE_ROWS}, >= 0"
         )
-    tiles = tiles or portable_tiles(shape, device, rows)
+    hopper = portable is None and suits_hopper(shape, device)
+    tiles = HOPPER_TILES if hopper else portable or portable_tiles(shape, device, rows)
     units = batch * shape.kv_heads * _up(rows * shape.group, tiles.rows)
     count = _up(max_context, tiles.tokens) + _up(rows, tiles.tokens)
     splits = choose_splits(count, units, device.multiprocessors * tiles.resident)
-    return Plan(shape, batch, rows, max_context, tiles, splits, device.capability >= 90)
+    return Plan(shape, batch, rows, max_context, tiles, splits, device.capability >= 90, hopper)

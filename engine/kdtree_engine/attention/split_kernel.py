@@ -28,6 +28,16 @@ def _dot(a, b, acc, PRECISION: tl.constexpr, WIDEN: tl.constexpr):
 
 
 @triton.jit
+def _slots(tile, length, table, first_row, TREE: tl.constexpr, PAGE: tl.constexpr, BN: tl.constexpr):
+    """Where the tokens of `tile` lie. Past the end, the last real token: weight 0, but a finite value."""
+    token = tl.maximum(tl.minimum(tile * BN + tl.arange(0, BN), length - 1), 0)
+    if TREE:
+        return (first_row + token).to(tl.int64)
+    page = tl.load(table + token // PAGE, mask=token < length, other=0)
+    return page.to(tl.int64) * PAGE + token % PAGE
+
+
+@triton.jit
 def _walk(
     acc, m, l, qn, qr, lo, hi, length, K, V, k_stride, v_stride, table, first_row, node, mask, scale,
     TREE: tl.constexpr, CAUSAL: tl.constexpr, PAGE: tl.constexpr, WORDS: tl.constexpr, BN: tl.constexpr,
@@ -36,14 +46,12 @@ def _walk(
 ):  # fmt: skip
     """Fold tiles lo to hi of the prefix, or of the tree, into the running softmax state."""
     dn = tl.arange(0, DN)
+    ahead = _slots(lo, length, table, first_row, TREE, PAGE, BN)
     for tile in tl.range(lo, hi, num_stages=STAGES):
         token = tile * BN + tl.arange(0, BN)
-        # Past the end, read the last real token again: its weight is 0 and its value is finite.
-        safe = tl.minimum(token, length - 1)
-        if TREE:
-            slot = (first_row + safe).to(tl.int64)
-        else:
-            slot = tl.load(table + safe // PAGE).to(tl.int64) * PAGE + safe % PAGE
+        slot = ahead
+        # One tile ahead, so that the loads below never wait for an address and can be pipelined.
+        ahead = _slots(tile + 1, length, table, first_row, TREE, PAGE, BN)
         k = tl.load(K + slot[:, None] * k_stride + dn[None, :]).to(qn.dtype)
         s = tl.zeros([qn.shape[0], BN], tl.float32)
         if DR > 0:
@@ -54,8 +62,9 @@ def _walk(
         if TREE and CAUSAL:
             keep = keep & (token[None, :] <= node[:, None])
         if TREE and not CAUSAL:
-            words = tl.load(mask + node[:, None] * WORDS + (safe // 32)[None, :])
-            keep = keep & (((words >> (safe % 32)[None, :]) & 1) != 0)
+            word = tl.minimum(token, length - 1) // 32
+            words = tl.load(mask + node[:, None] * WORDS + word[None, :])
+            keep = keep & (((words >> (token % 32)[None, :]) & 1) != 0)
         s = tl.where(keep, s * scale, -float("inf"))
         m_new = tl.maximum(m, tl.max(s, 1))
         base = tl.where(m_new == -float("inf"), 0.0, m_new)

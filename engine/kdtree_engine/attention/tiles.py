@@ -23,6 +23,10 @@ class Tiles:
     resident: int = 1
 
 
+# 64 rows x 64 tokens fill a multiprocessor: 72 KiB of queries and two 72 KiB tiles of latent rows.
+HOPPER_TILES = Tiles(64, 64, 8, 2)
+
+
 def portable_tiles(shape: AttentionShape, device: Device, rows: int) -> Tiles:
     """Tiles for `rows` tree nodes of one request."""
     folded = rows * shape.group

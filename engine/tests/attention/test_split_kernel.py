@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from attention_problems import Problem, make_problem, relative_error
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from kdtree_engine.attention import CacheType, Device, Workspace, gqa, make_plan, mla, tree_attention
 from kdtree_engine.attention.reference import reference_attention
 from kdtree_engine.attention.tiles import Tiles
-from attention_problems import Problem, make_problem, relative_error
 
 pytestmark = pytest.mark.unit
 GPU = "cuda" if torch.cuda.is_available() else "cpu"
