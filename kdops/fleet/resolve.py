@@ -56,10 +56,7 @@ def engine_config(
             continue
         if isinstance(value, SameAs):
             value = merged[value.setting][0]
-        try:
-            found[key] = values.parse(key, value)
-        except values.Wrong as wrong:
-            problems.append(Problem(origin, f"engine_{key}: {wrong}"))
+        found[key] = _parsed(key, value, origin, problems)
     origins = {key: origin for key, (_, origin) in merged.items()}
     if not problems:
         config = EngineConfig(profile=name, origins=origins, **found)
@@ -67,6 +64,13 @@ def engine_config(
     if problems:
         raise refuse(f"the settings of {host.name} under profile {name!r} are not usable", problems)
     return config
+
+
+def _parsed(key: str, value: Any, origin: Origin, problems: list[Problem]) -> Any:
+    try:
+        return values.parse(key, value)
+    except values.Wrong as wrong:
+        problems.append(Problem(origin, f"engine_{key}: {wrong}"))
 
 
 def _profile(host: Host, asked: str | None, problems: list[Problem]) -> tuple[str, Origin]:
@@ -116,6 +120,8 @@ def _profile_layer(
             known = _known(variable, origin, problems, of_host=False)
             if known and profile == name:
                 yield known, (value, origin)
+            elif known:
+                _parsed(known, value, origin, problems)
 
 
 def _command_line(

@@ -127,6 +127,13 @@ def test_malformed_profiles_are_refused(tmp_path: Path, text: str) -> None:
     assert "must" in refused(host(tmp_path, text), "linear")[0]
 
 
+def test_profiles_not_in_use_are_checked_too(tmp_path: Path) -> None:
+    text = "engine_profiles:\n  ddtree: {engine_topk_cap: 0}\n  x: {engine_algorithm: DFLSH}\n"
+    first, second = refused(host(tmp_path, text), "linear")
+    assert first.startswith(f"{tmp_path}/fleet.yml:11: engine_topk_cap: 0 is out of range")
+    assert second.startswith(f"{tmp_path}/fleet.yml:12: engine_algorithm: 'DFLSH' is not allowed")
+
+
 def test_required_settings_are_asked_for(tmp_path: Path) -> None:
     root = write(tmp_path, {"f.yml": "all: {hosts: {h1: {gpu: h200-sxm, gpu_count: 1}}}\n"})
     (line,) = refused(fleet.load(root / "f.yml").one("h1"), "autoregressive")
