@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 
 import torch
-
 from model import BLOCK, CAPTURE, CFG, DRAFT_LAYERS, EOT, IM_END, MASK, Drafter, Target
 
 

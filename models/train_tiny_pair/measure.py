@@ -7,10 +7,9 @@ import json
 import math
 from pathlib import Path
 
+import model
 import numpy as np
 import torch
-
-import model
 from checkpoint import load_drafter, load_target, write_json
 from model import BLOCK, CFG, EOT, IM_END, MASK, block_embeds, rope_table
 from training import lm_loss

@@ -5,9 +5,8 @@ import time
 
 import torch
 import torch.nn.functional as F
-from torch import nn
-
 from model import BLOCK, CFG, MASK, Drafter, Layer, Target, block_embeds, rope_table
+from torch import nn
 
 
 def lm_loss(h, w, y):

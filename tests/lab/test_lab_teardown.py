@@ -83,7 +83,13 @@ def _kill_at(up: subprocess.Popen[bytes], reached: Callable[[], bool], pause: fl
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("pause", [0.0, random.uniform(0.0, 0.08)], ids=["at once", "a little later"])
+@pytest.mark.parametrize(
+    "pause",
+    [
+        pytest.param(0.0, id="at once"),
+        pytest.param(random.uniform(0.0, 0.08), id="a little later", marks=pytest.mark.matrix),
+    ],
+)
 def test_down_after_kill_leaves_nothing(crash: Lab, moment: str, pause: float) -> None:
     _kill_at(_start("up", "2"), lambda: MOMENTS[moment](crash), pause)
     subprocess.run([*KDOPS, "down"], check=True, capture_output=True)
