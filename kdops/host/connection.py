@@ -109,7 +109,7 @@ class HostConnection:
                     _drain(channel, out, err)
                     break
                 if time.monotonic() > end:
-                    raise self._lost(argv, f"no end within {timeout:g} s")
+                    raise self._lost(argv, f"no end within {timeout:g} s", "a command did not end in time")
                 if not busy:
                     select.select([channel], [], [], 0.005 if rest else min(0.25, timeout))
             if not channel.exit_status_ready() or (channel.exit_status == -1 and not self._alive()):
@@ -186,10 +186,10 @@ class HostConnection:
         asked.join(ALIVE_INTERVAL_S * ALIVE_COUNT_MAX)
         return not asked.is_alive() and transport.is_active()
 
-    def _lost(self, argv: Sequence[str], why: str) -> UnreachableError:
+    def _lost(self, argv: Sequence[str], why: str, what: str = "connection lost") -> UnreachableError:
         self.close()
         return UnreachableError(
-            f"{self.host.name}: connection lost",
+            f"{self.host.name}: {what}",
             cause=why,
             remedy="check the host and the network, then try again",
             evidence=(f"while running: {shlex.join(argv)[:160]}",),
