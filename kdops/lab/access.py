@@ -42,10 +42,9 @@ def write(lab: Lab, hosts: Sequence[LabHost]) -> None:
     lab.ssh_config.write_text(ssh_config(lab, hosts))
     lab.inventory.parent.mkdir(exist_ok=True)
     lab.inventory.write_text(inventory(lab, hosts))
-    variables = paths.data("inventories") / "group_vars" / "lab.yml"
-    if variables.is_file():
-        (lab.inventory.parent / "group_vars").mkdir(exist_ok=True)
-        shutil.copy(variables, lab.inventory.parent / "group_vars" / "lab.yml")
+    variables = lab.inventory.parent / "group_vars" / "lab.yml"
+    variables.parent.mkdir(exist_ok=True)
+    shutil.copy(paths.data("inventories") / "group_vars" / "lab.yml", variables)
 
 
 def _public(key: Path) -> str:

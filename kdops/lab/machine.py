@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from kdops.lab.names import Lab, LabHost
 
 DISK = "4G"
 _BOOT_SECONDS = 60.0
-_PROPAGATE = Path("/run/systemd/nspawn/propagate")
 
 
 def create(lab: Lab, host: LabHost, disk: str = DISK) -> None:
@@ -72,7 +70,6 @@ def end(lab: Lab, host_name: str) -> None:
                 remedy="end what `fuser --mount` names for it, then run the command again",
             )
         time.sleep(0.01)
-    shutil.rmtree(_PROPAGATE / machine, ignore_errors=True)
 
 
 def ssh(lab: Lab, host: LabHost, *command: str, timeout: float = 10.0) -> tuple[int, str]:

@@ -92,6 +92,7 @@ def _kill_at(up: subprocess.Popen[bytes], reached: Callable[[], bool], pause: fl
 )
 def test_down_after_kill_leaves_nothing(crash: Lab, moment: str, pause: float) -> None:
     _kill_at(_start("up", "2"), lambda: MOMENTS[moment](crash), pause)
+    assert leftovers(crash) != [], "nothing was there to remove"
     subprocess.run([*KDOPS, "down"], check=True, capture_output=True)
     assert leftovers(crash) == [], f"killed {pause:.3f} s after {moment}"
 

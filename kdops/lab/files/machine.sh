@@ -6,6 +6,8 @@ set -eu
 umask 022
 cgroups=$1 image=$2 root=$3 disk=$4 host_key=$5 authorized=$6 machine=$7 hostname=$8 netns=$9
 
+mkdir -p /run/systemd/nspawn # nspawn's own notes: private too, so that they go with the host
+mount -t tmpfs -o mode=755 "$machine" /run/systemd/nspawn
 mount -o loop "$image" "$disk"
 mkdir -p "$disk/upper" "$disk/work" "$disk/root"
 mount -t overlay "$machine" -o "lowerdir=$root,upperdir=$disk/upper,workdir=$disk/work" "$disk/root"
