@@ -99,7 +99,9 @@ def _digest(release: str) -> str:
 
 
 def _files(folder: Path) -> Iterable[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    """The folder's own files: what tools leave there (__pycache__, .mypy_cache) changes no root."""
+    made = [path for path in folder.rglob("*") if path.is_file()]
+    return sorted(p for p in made if not any(part[0] in "._" for part in p.relative_to(folder).parts[:-1]))
 
 
 def _build(cache: Path, root: Path, release: str, apt_sources: Iterable[Path], say: Say) -> None:
