@@ -114,9 +114,8 @@ def deploy(host: Host, bundle: Bundle, options: Options, say: Callable[[str], No
 
 
 def _outcome(host: Host, id_: str, ended: Run) -> Mapping[str, Any] | None:
-    outcome = next(
-        (e.answer["outcome"] for e in reversed(ended.events) if e.answer and e.answer.get("outcome")), None
-    )
+    told = (e.answer.get("outcome") for e in reversed(ended.events) if e.answer)
+    outcome = next((o for o in told if o and o["transaction"] == id_), None)
     if ended.status == "successful":
         return outcome
     raise ending.failed(host, id_, ended, outcome)

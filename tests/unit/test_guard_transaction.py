@@ -13,7 +13,7 @@ from kdops.errors import ExitCode, KdopsError
 from kdops.guard import transaction as t
 from kdops.guard.model import Phase, Result, State
 from kdops.guard.tick import tick
-from tests.unit.guard_host import UNIT, GuardHost, files, make_host, request, upload
+from guard_host import UNIT, GuardHost, files, make_host, request, upload
 
 pytestmark = pytest.mark.unit
 PHASES = list(Phase)
