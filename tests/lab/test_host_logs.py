@@ -76,6 +76,42 @@ def test_no_line_is_lost_or_doubled(clean_host):
     assert sum("connected again" in note for note in notes) == sum("link lost" in note for note in notes)
 
 
+SPEAKING = """import os, socket, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.sendto(b"READY=1", os.environ["NOTIFY_SOCKET"])
+print("before", flush=True)
+while not os.path.exists("/root/end"):
+    time.sleep(0.05)
+print("first\\nsecond", flush=True)
+time.sleep(1000)
+"""
+
+
+def test_no_line_is_skipped_when_the_last_one_seen_was_vacuumed_away(clean_host):
+    lab = clean_host("lab0")
+    unit = install(lab, "lab0", program=SPEAKING)
+    lab.ssh("lab0", "journalctl --rotate; journalctl --vacuum-time=1s -q; rm -f /root/end")
+    lab.ssh("lab0", f"systemctl start {unit}; journalctl --sync")
+    seen: list[str] = []
+    notes: list[str] = []
+
+    def watch() -> None:
+        for entry in follow(find(lab, "lab0"), Query(unit), notes.append):
+            seen.append(entry.message)
+
+    threading.Thread(target=watch, daemon=True).start()
+    eventually(lambda: "before" in seen, "the first line is seen")
+    forget = "journalctl --rotate; sleep 1.5; journalctl --vacuum-time=1s; touch /root/end"
+    in_the_dark = f"until ip link show eth0 | grep -q NO-CARRIER; do sleep 0.05; done; {forget}"
+    lab.ssh("lab0", f'systemd-run --quiet sh -c "{in_the_dark}"')
+    lab.cut("lab0")
+    eventually(lambda: bool(notes), "the cut is noticed", 30)
+    lab.heal("lab0")
+    eventually(lambda: "second" in seen, "the last line is seen", 30)
+    assert seen[-2:] == ["first", "second"]
+    assert "before" not in lab.ssh("lab0", f"journalctl -u {unit} -o cat"), "it was vacuumed away"
+
+
 def test_following_a_unit_that_has_not_spoken_yet(clean_host):
     lab = clean_host("lab0")
     seen: list[str] = []
