@@ -16,7 +16,7 @@ pytestmark = pytest.mark.engine
 _RUN = "import sys; sys.path.append(sys.argv.pop(1)); import pytest; sys.exit(pytest.main(sys.argv[1:]))"
 
 
-@pytest.mark.parametrize("folder", ["inside"])
+@pytest.mark.parametrize("folder", ["inside", "attention"])
 def test_inside_sglangs_python(engine_home: EngineHome, folder: str) -> None:
     tests = Path(__file__).parent / folder
     options = ["-q", "-p", "no:cacheprovider", f"--rootdir={CHECKOUT}", f"--confcutdir={tests}", str(tests)]
@@ -26,6 +26,6 @@ def test_inside_sglangs_python(engine_home: EngineHome, folder: str) -> None:
         cwd=CHECKOUT,
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=900,
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

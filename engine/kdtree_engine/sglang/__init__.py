@@ -31,7 +31,8 @@ def register() -> None:
         (compat.CAPTURE_GRAPHS, telemetry.capturing_graphs, before),
         (compat.CAPTURE_GRAPHS, telemetry.warming_up, after),
         (compat.LOOP_TURN, telemetry.loop_turn, before),
-        (compat.RUN_BATCH, telemetry.batch_starts, before),
+        (compat.RUN_BATCH, telemetry.forward_moves, before),
+        (compat.ATTENTION, telemetry.forward_moves, before),
         (compat.VERIFY_DONE, telemetry.verify_done, before),
     ):
         HookRegistry.register(target, hook, kind)

@@ -40,8 +40,8 @@ def loop_turn(scheduler: Any, *_: Any, **__: Any) -> None:
         _page.running, _page.queued = compat.load(scheduler)
 
 
-def batch_starts(*_: Any, **__: Any) -> None:
-    """Before each forward: a long prompt's chunks count as progress one by one."""
+def forward_moves(*_: Any, **__: Any) -> None:
+    """Before each batch and each eager attention layer: one long forward is progress, not a hang."""
     if _page is not None:
         _page.turns += 1
 

@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 SUPPORTED = "0.5.23"
+KILL_SECONDS = 10.0
 
 # Functions that are wrapped through SGLang's own HookRegistry.
 ADD_CLI_ARGS = "sglang.srt.server_args.ServerArgs.add_cli_args"
@@ -23,6 +24,7 @@ ALLOCATE_POOLS = "sglang.srt.managers.scheduler.Scheduler.init_memory_pools"
 CAPTURE_GRAPHS = "sglang.srt.managers.scheduler.Scheduler.init_all_cuda_graphs"
 LOOP_TURN = "sglang.srt.managers.scheduler.Scheduler.ingest_requests"
 RUN_BATCH = "sglang.srt.managers.scheduler.Scheduler.run_batch"
+ATTENTION = "sglang.srt.layers.attention.base_attn_backend.AttentionBackend.forward"
 VERIFY_DONE = "sglang.srt.speculative.base_spec_worker.BaseSpecWorker.on_verify_complete_cpu"
 KILL_PROCESS_TREE = "sglang.srt.utils.common.kill_process_tree"
 SIGTERM_HANDLER = "sglang.srt.managers.tokenizer_manager.SignalHandler.sigterm_handler"
@@ -37,6 +39,7 @@ PLUGIN_HOOKS = (
     CAPTURE_GRAPHS,
     LOOP_TURN,
     RUN_BATCH,
+    ATTENTION,
     VERIFY_DONE,
 )
 
@@ -98,9 +101,11 @@ def load(scheduler: Any) -> tuple[int, int]:
 
 
 def kill_children() -> None:
-    """Kill every process below this one."""
+    """Kill every process below this one and wait until they are gone."""
     import psutil
 
-    for child in psutil.Process().children(recursive=True):
+    children = psutil.Process().children(recursive=True)
+    for child in children:
         with contextlib.suppress(psutil.NoSuchProcess):
             child.kill()
+    psutil.wait_procs(children, timeout=KILL_SECONDS)
