@@ -40,8 +40,8 @@ if [ ! -e "$venv/.complete" ]; then
   say "Building the Python environment in $venv"
   rm -rf "$venv"
   "$python" -m venv "$venv"
-  "$venv/bin/pip" install --quiet --disable-pip-version-check --requirement requirements.lock
-  "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+  "$venv/bin/pip" install -qq --disable-pip-version-check --requirement requirements.lock
+  "$venv/bin/pip" install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
   touch "$venv/.complete"
 fi
 printf '%s\n' "$venv"
