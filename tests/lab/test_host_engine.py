@@ -104,7 +104,7 @@ def test_edits_on_the_host_are_drift(served):
 
 def test_stop_lets_a_running_request_finish(served):
     long = subprocess.Popen(
-        command("generate", "lab0", PROMPT, "--max-new-tokens", "1500", "--json"),
+        command("generate", "lab0", PROMPT, "--max-new-tokens", "600", "--json"),
         env=environment(served), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     with HostConnection(find(served, "lab0")) as connection:
