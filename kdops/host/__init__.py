@@ -2,7 +2,6 @@
 
 from kdops.host.connection import HostConnection, RunResult
 from kdops.host.probe import each, probe
-from kdops.host.settings import ansible_ssh_args
 from kdops.host.status import HostStatus
 
-__all__ = ["HostConnection", "HostStatus", "RunResult", "ansible_ssh_args", "each", "probe"]
+__all__ = ["HostConnection", "HostStatus", "RunResult", "each", "probe"]

@@ -130,20 +130,6 @@ def target_args(target: SshTarget) -> list[str]:
     return args + list(target.common_args)
 
 
-def ansible_ssh_args(control_persist_s: int = 60) -> str:
-    """Return ANSIBLE_SSH_ARGS: with the inventory's own variables, the connection HostConnection makes.
-
-    They come first on Ansible's command line, and ssh takes the first value, so an inventory cannot
-    weaken the host key check; the keep-alive ends a run whose host died silently.
-    """
-    return (
-        "-o StrictHostKeyChecking=yes -o ControlMaster=auto"
-        f" -o ControlPersist={control_persist_s}s"
-        f" -o ServerAliveInterval={ALIVE_INTERVAL_S} -o ServerAliveCountMax={ALIVE_COUNT_MAX}"
-        f" -o ConnectTimeout={CONNECT_TIMEOUT_S:.0f}"
-    )
-
-
 def _resolve(args: list[str], address: str, common: tuple[str, ...], seen: tuple[str, ...]) -> SshSettings:
     if len(seen) > _LONGEST_CHAIN:
         raise UsageError(

@@ -22,33 +22,6 @@ class EngineMetrics:
     generated: int | None = None
     requests: int | None = None
     verify_steps: int | None = None
-    accepted_drafts: int | None = None
-
-    @property
-    def acceptance_length(self) -> float | None:
-        """AL since boot: 1 + accepted drafts / verify steps; None where the engine counts no accepted
-        drafts."""
-        if not self.verify_steps or self.accepted_drafts is None:
-            return None
-        return 1 + self.accepted_drafts / self.verify_steps
-
-    def since(self, earlier: EngineMetrics) -> EngineMetrics:
-        """Return the counters' differences to `earlier`, gauges as they are now; a restart between gives
-        None."""
-
-        def difference(now: int | None, then: int | None) -> int | None:
-            return now - then if now is not None and then is not None and now >= then else None
-
-        return EngineMetrics(
-            self.running,
-            self.queued,
-            self.throughput,
-            self.accept_length,
-            difference(self.generated, earlier.generated),
-            difference(self.requests, earlier.requests),
-            difference(self.verify_steps, earlier.verify_steps),
-            difference(self.accepted_drafts, earlier.accepted_drafts),
-        )
 
 
 def parse(text: str) -> EngineMetrics:
@@ -76,6 +49,5 @@ def parse(text: str) -> EngineMetrics:
         accept_length=sums.get("sglang:spec_accept_length") or None,
         generated=count("sglang:generation_tokens_total"),
         requests=count("sglang:num_requests_total"),
-        verify_steps=count("kdtree:verify_steps_total") or count("sglang:spec_verify_calls_total"),
-        accepted_drafts=count("kdtree:accepted_drafts_total"),
+        verify_steps=count("sglang:spec_verify_calls_total"),
     )

@@ -9,12 +9,14 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+import yaml
 from conftest import eventually
 from host_service import find
 
+from kdops import paths
 from kdops.errors import KdopsError, UnreachableError
 from kdops.fleet import Host, SshTarget
-from kdops.host import HostConnection, ansible_ssh_args
+from kdops.host import HostConnection
 from kdops.host.failures import HostKeyError
 
 pytestmark = pytest.mark.lab
@@ -160,8 +162,9 @@ def test_a_changed_key_is_refused_with_both_fingerprints(lab, tmp_path):
 
 
 def as_ansible(file: Path) -> str:
-    """What ssh says with the options kdops gives to Ansible."""
-    options = [*ansible_ssh_args().split(), "-o", "ControlMaster=no", "-o", "BatchMode=yes"]
+    """What ssh says with the options the playbooks give to it."""
+    defaults = yaml.safe_load((paths.data("playbooks") / "vars" / "defaults.yml").read_text())
+    options = ["-o", "ControlMaster=no", *defaults["ansible_ssh_args"].split()]
     done = subprocess.run(
         ["ssh", *options, "-F", file, "lab0", "true"], capture_output=True, text=True, timeout=20
     )

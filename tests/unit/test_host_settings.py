@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kdops.errors import UsageError
 from kdops.fleet import SshTarget
-from kdops.host.settings import ansible_ssh_args, parse, resolve, split_jump
+from kdops.host.settings import parse, resolve, split_jump
 
 pytestmark = pytest.mark.unit
 
@@ -136,9 +136,3 @@ def test_no_value_of_ssh_breaks_the_parser(pairs):
     base = "hostname h\nuser u\nport 22\n"
     found = parse("host", base + "\n".join(f"{key} {value.replace(chr(10), ' ')}" for key, value in pairs))
     assert (found.hostname, found.port) == ("h", 22)
-
-
-def test_ansible_gets_strict_keys_and_a_keep_alive():
-    args = ansible_ssh_args()
-    for option in ("StrictHostKeyChecking=yes", "ServerAliveInterval=2", "ControlPersist=60s"):
-        assert f"-o {option}" in args

@@ -106,14 +106,6 @@ def test_metrics_add_series_but_not_a_total_and_its_parts():
     found = metrics.parse(METRICS)
     assert (found.running, found.queued, found.throughput) == (2, 1, 237.5)
     assert (found.generated, found.verify_steps, found.accept_length) == (120, 30, 3.25)
-    assert found.acceptance_length is None, "SGLang counts no accepted drafts"
-
-
-def test_acceptance_length_from_counter_differences():
-    before = metrics.EngineMetrics(verify_steps=10, accepted_drafts=5)
-    now = metrics.EngineMetrics(verify_steps=30, accepted_drafts=65)
-    assert now.since(before).acceptance_length == 4.0
-    assert before.since(now).acceptance_length is None, "the engine was restarted between"
 
 
 def test_a_torn_answer_counts_up_to_the_tear():
