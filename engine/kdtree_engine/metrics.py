@@ -32,8 +32,10 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over steps since the start. histogram[i]: steps with i accepted drafts; broken: steps with a
-    violation."""
+    """Sums over steps since the start.
+
+    histogram[i]: steps with i accepted drafts; broken: steps with a violation.
+    """
 
     steps: int = 0
     nodes: int = 0

@@ -38,8 +38,10 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Options:
-    """Settled values. budget: verify rows per request, root included; topk_cap: candidates per draft
-    position."""
+    """Settled values.
+
+    budget: verify rows per request, root included; topk_cap: candidates per draft position.
+    """
 
     block_size: int
     budget: int
@@ -87,8 +89,10 @@ def settle(request: Request, around: Surroundings) -> Options:
 
 
 def check_device(*, device: str, attention_backend: str | None, graphs: bool) -> None:
-    """Refuse a device set-up that would give wrong tokens. graphs: decode graphs are captured. Raises
-    RefusedError."""
+    """Refuse a device set-up that would give wrong tokens.
+
+    graphs: decode graphs are captured. Raises RefusedError.
+    """
     if attention_backend not in TREE_MASK_BACKENDS:
         raise RefusedError(
             f"attention-backend {attention_backend} takes no tree mask; DDTREE runs with "

@@ -33,7 +33,8 @@ class Phase(IntEnum):
 
 class Page(ctypes.Structure):
     """turns: scheduler loop turns and batches so far; steps, accepted: verify steps and the drafts they
-    accepted."""
+    accepted.
+    """
 
     phase: int
     running: int
@@ -52,8 +53,7 @@ class Page(ctypes.Structure):
 
 
 def create(path: Path) -> Page:
-    """Create the page, readable by this user only, and name it in the environment for the processes to
-    come."""
+    """Create the page, readable by this user only, and name it in the environment of later processes."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
     os.truncate(descriptor, mmap.PAGESIZE)
     os.environ[VARIABLE] = str(path)
@@ -61,8 +61,10 @@ def create(path: Path) -> Page:
 
 
 def attach() -> Page | None:
-    """The launcher's page; None in a process that no launcher started. Raises OSError when it is named but
-    gone."""
+    """The launcher's page; None in a process that no launcher started.
+
+    Raises OSError when it is named but gone.
+    """
     path = os.environ.get(VARIABLE)
     return _map(os.open(path, os.O_RDWR)) if path else None
 

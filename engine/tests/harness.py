@@ -66,7 +66,8 @@ class EngineHome:
 
 def make_home(site: Path) -> EngineHome:
     """KDTREE_PYTHON names a Python with SGLang and kdtree-cpu-support; without it, the lab's is used (root,
-    Debian)."""
+    Debian).
+    """
     for path, content in site_files().items():
         file = site / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -93,7 +94,8 @@ def free_port() -> int:
 
 def tiny_pair(models: Path, **changes: Any) -> dict[str, Any]:
     """A launch file for the tiny target in fp32; keyword arguments are flags with underscores, None removes
-    one."""
+    one.
+    """
     flags: dict[str, Any] = {
         "model_path": str(models / "target"),
         "dtype": "float32",
@@ -132,8 +134,7 @@ class Engine:
     _heard: threading.Condition = field(default_factory=threading.Condition)
 
     def await_said(self, wanted: Callable[[Notification], bool], what: str, seconds: float) -> Notification:
-        """The first notification that fits, also among those already heard; fails the test when none
-        comes."""
+        """The first notification that fits, also among those already heard; none fails the test."""
         deadline = time.monotonic() + seconds
         seen = 0
         with self._heard:
@@ -166,7 +167,8 @@ class Engine:
 
     def children(self, name: str) -> list[int]:
         """Pids below the launcher whose process title contains `name` (sglang::scheduler,
-        sglang::detokenizer)."""
+        sglang::detokenizer).
+        """
         found = subprocess.run(
             ["pgrep", "--parent", str(self.process.pid), "--full", name], capture_output=True, text=True
         )
@@ -192,7 +194,8 @@ class Engine:
         self, prompt: str | list[int], tokens: int, *, timeout: float = 300, **sampling: Any
     ) -> dict[str, Any]:
         """One generation of exactly `tokens` tokens unless the sampling parameters say otherwise; greedy by
-        default."""
+        default.
+        """
         parameters = {"temperature": 0, "max_new_tokens": tokens, "ignore_eos": True, **sampling}
         name = "text" if isinstance(prompt, str) else "input_ids"
         status, text = self.request(

@@ -19,7 +19,8 @@ BLOCK = 8
 
 def prompts(models: Path) -> list[tuple[str, int]]:
     """24 prompts and how many tokens to generate: four kinds of text, shared prefixes, some past a prefill
-    chunk."""
+    chunk.
+    """
     by_kind = json.loads((models / "prompts.json").read_text())["test"]
     chosen: list[tuple[str, int]] = []
     for texts in by_kind.values():
@@ -40,7 +41,8 @@ def ask_all(engine: Engine, asked: list[tuple[str, int]]) -> Answers:
 
 def check_steps(answers: Answers, block: int = BLOCK) -> None:
     """Every request's counters add up: committed = accepted + steps, all of it in the answer but what a stop
-    cut."""
+    cut.
+    """
     for answer in answers:
         meta = answer["meta_info"]
         histogram, steps = meta["spec_correct_drafts_histogram"], meta["spec_verify_ct"]

@@ -1,5 +1,6 @@
 """Runs the tests under inside/ and attention/ in the Python that has SGLang, with this Python's pytest and
-hypothesis."""
+hypothesis.
+"""
 
 from __future__ import annotations
 

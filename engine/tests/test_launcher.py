@@ -79,7 +79,8 @@ def test_a_plugin_that_did_not_load_is_refused(engine_home: EngineHome, models: 
 
 def secrets_seen(engine: Engine) -> list[str]:
     """Where the key shows up: the log, what SGLang answers, the command line and environment of every
-    process."""
+    process.
+    """
     places = {"log": engine.log.read_text(), "server_info": engine.request("/server_info")[1]}
     places["model_info"] = engine.request("/model_info")[1]
     for pid in [engine.process.pid, *engine.children("")]:

@@ -31,8 +31,10 @@ class Settings:
 
 
 def from_environment(environ: Mapping[str, str]) -> Settings:
-    """Read the settings (systemd.exec(5), sd_watchdog_enabled(3)). Raises RefusedError for a value that is
-    no time."""
+    """Read the settings (systemd.exec(5), sd_watchdog_enabled(3)).
+
+    Raises RefusedError for a value that is no time.
+    """
     credentials = environ.get("CREDENTIALS_DIRECTORY")
     runtime = environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
     watchdog = environ.get("WATCHDOG_USEC")
@@ -46,8 +48,10 @@ def from_environment(environ: Mapping[str, str]) -> Settings:
 
 
 def api_key(credentials: Path | None) -> str | None:
-    """The key in systemd's credential `api_key`; None without one. Raises RefusedError when it is
-    unusable."""
+    """The key in systemd's credential `api_key`; None without one.
+
+    Raises RefusedError when it is unusable.
+    """
     path = credentials / "api_key" if credentials else None
     if path is None or not path.exists():
         return None

@@ -17,8 +17,10 @@ LOOK_EVERY = 1.0
 
 
 class Supervisor:
-    """Owns the notification socket. `answers` returns whether the HTTP side's loop ran since the last
-    call."""
+    """Owns the notification socket.
+
+    `answers` returns whether the HTTP side's loop ran since the last call.
+    """
 
     def __init__(
         self,

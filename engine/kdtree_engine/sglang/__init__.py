@@ -1,5 +1,6 @@
 """The SGLang plugin (entry point group `sglang.srt.plugins`, name `kdtree`): SGLang calls `register` in
-every process."""
+every process.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +8,10 @@ from kdtree_engine.options import RefusedError
 
 
 def register() -> None:
-    """Register DDTREE, its flags, the launcher's telemetry and the redaction. Raises RefusedError for
-    another SGLang."""
+    """Register DDTREE, its flags, the launcher's telemetry and the redaction.
+
+    Raises RefusedError for another SGLang.
+    """
     from kdtree_engine.sglang import compat
 
     problem = compat.version_problem()

@@ -24,8 +24,10 @@ _ATTRIBUTE = "_ddtree_options"
 
 
 def options_of(server_args: Any) -> Options:
-    """The settled options of this server. Raises RefusedError when it was not started through the command
-    line."""
+    """The settled options of this server.
+
+    Raises RefusedError when it was not started through the command line.
+    """
     options = getattr(server_args, _ATTRIBUTE, None)
     if not isinstance(options, Options):
         raise RefusedError(

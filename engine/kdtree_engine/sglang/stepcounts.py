@@ -19,8 +19,10 @@ WARN_EVERY_SECONDS = 60.0
 
 
 class StepCounts:
-    """Totals over all steps. A broken invariant is counted and logged with its evidence once a minute, never
-    raised."""
+    """Totals over all steps.
+
+    A broken invariant is counted and logged with its evidence once a minute, never raised.
+    """
 
     def __init__(self, options: Options, device: Any, *, leads: bool) -> None:
         self._options = options
@@ -33,8 +35,10 @@ class StepCounts:
         self._warned_at = -WARN_EVERY_SECONDS
 
     def add(self, tree: BatchedTree, walked: BatchedWalk) -> None:
-        """Add one step of every request in the batch. accepted is counted on the path, not derived from
-        lengths."""
+        """Add one step of every request in the batch.
+
+        accepted is counted on the path, not derived from lengths.
+        """
         accepted = (walked.path[:, 1:] >= 0).sum(1)
         broken = (walked.lengths != accepted + 1) | (walked.depth != accepted)
         steps, nodes = tree.tokens.shape

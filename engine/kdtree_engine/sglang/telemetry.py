@@ -1,5 +1,4 @@
-"""Hooks that write the load phase, the scheduler's progress and the verify counters to the launcher's
-page."""
+"""Hooks that write load phase, scheduler progress and verify counters to the launcher's page."""
 
 from __future__ import annotations
 
@@ -48,7 +47,8 @@ def forward_moves(*_: Any, **__: Any) -> None:
 
 def verify_done(_worker: Any, num_correct_drafts_per_req: list[int], *_: Any, **__: Any) -> None:
     """Before BaseSpecWorker.on_verify_complete_cpu, which SGLang calls once per verify batch for every
-    algorithm."""
+    algorithm.
+    """
     if _page is not None:
         _page.steps += len(num_correct_drafts_per_req)
         _page.accepted += sum(num_correct_drafts_per_req)

@@ -1,5 +1,4 @@
-"""The target's side of a step: one forward over all nodes, its choice after each, and the commit of the
-accepted path."""
+"""The target's side of a step: one forward over all nodes, its choices, the commit of the accepted path."""
 
 from __future__ import annotations
 
@@ -14,8 +13,7 @@ from kdtree_engine.sglang.compat import runtime as sgl
 
 @dataclass(frozen=True)
 class Verified:
-    """choice: [b, N] what the target takes after each node. output: SGLang's result; plan: where the rows'
-    KV went."""
+    """choice: [b, N], the target's token after each node. output: SGLang's result. plan: KV places."""
 
     choice: torch.Tensor
     output: Any
@@ -23,10 +21,9 @@ class Verified:
 
 
 def full_mask(ancestors: torch.Tensor, prefix_lens: torch.Tensor, prefix_sum: int) -> torch.Tensor:
-    """SGLang's flat verify mask (TreeMaskMode.FULL_MASK): per request N rows of prefix + N columns, true =
-    attend.
+    """SGLang's flat verify mask (TreeMaskMode.FULL_MASK): per request N rows of prefix + N columns.
 
-    ancestors: [b, N, N] bool; prefix_lens: [b]; prefix_sum: their sum, known on the host.
+    True where a row may attend. ancestors: [b, N, N] bool; prefix_lens: [b]; prefix_sum: their sum, on the host.
     """
     batch, size, _ = ancestors.shape
     device = ancestors.device
@@ -42,8 +39,7 @@ def full_mask(ancestors: torch.Tensor, prefix_lens: torch.Tensor, prefix_sum: in
 def verify(
     worker: Any, batch: Any, tree: BatchedTree, prefix_lens: torch.Tensor, grammar_barrier: Any
 ) -> Verified:
-    """Run the target over every node (step 2 of DFlashWorkerV2.forward_batch_generation, with a tree
-    mask)."""
+    """Run the target over every node: step 2 of DFlashWorkerV2.forward_batch_generation, with a tree mask."""
     bs, size = tree.tokens.shape
     host_lens = batch.seq_lens_cpu if batch.seq_lens_cpu is not None else batch.spec_info.nxt_kv_lens_cpu
     batch.out_cache_loc = sgl.assign_extend_cache_locs_func(
@@ -136,7 +132,8 @@ def commit(
     worker: Any, batch: Any, verified: Verified, walked: BatchedWalk, prefix_lens: torch.Tensor
 ) -> None:
     """Move the accepted path's target KV to the front of each window and write its hidden states into the
-    draft KV."""
+    draft KV.
+    """
     bs, size = verified.choice.shape
     output = verified.output.logits_output
     window = torch.arange(bs, device=walked.path.device)[:, None] * size

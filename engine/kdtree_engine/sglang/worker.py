@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 
 class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
     """Prefill, draft cache and idle handling are the base class's; a decode step is draft, tree, verify,
-    walk, commit."""
+    walk, commit.
+    """
 
     def __init__(self, server_args: Any, gpu_id: int, nccl_port: int, target_worker: Any) -> None:
         self.options = options_of(server_args)

@@ -1,5 +1,6 @@
 """The batched tree and walk against their plain definitions, and sampled output against the target's
-distribution."""
+distribution.
+"""
 
 from __future__ import annotations
 

@@ -70,8 +70,10 @@ def missing_registrations(algorithm: str) -> tuple[str, ...]:
 
 
 def drafter_facts(args: Any) -> tuple[int | None, int | None]:
-    """Block size and vocabulary named by the drafter's own config. Raises OSError or ValueError when it has
-    none."""
+    """Block size and vocabulary named by the drafter's own config.
+
+    Raises OSError or ValueError when it has none.
+    """
     from sglang.srt.speculative.dflash_utils import parse_dflash_draft_config
     from sglang.srt.utils.hf_transformers_utils import get_config
 

@@ -1,5 +1,6 @@
 """SGLang names that only a scheduler process needs; importing this module loads torch and SGLang's model
-code."""
+code.
+"""
 
 from __future__ import annotations
 

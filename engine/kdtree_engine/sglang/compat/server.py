@@ -1,5 +1,6 @@
 """SGLang names that the launcher's process needs: arguments, HTTP application, tokenizer manager, process
-end."""
+end.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +124,8 @@ def unfinished_requests() -> int:
 
 async def shut_down() -> None:
     """Let the schedulers release their resources and exit, then stop HTTP
-    (TokenizerManager.sigterm_watchdog)."""
+    (TokenizerManager.sigterm_watchdog).
+    """
     manager = _manager()
     manager.gracefully_exit = True
     await manager.sigterm_watchdog()
