@@ -134,7 +134,7 @@ class Engine:
     _heard: threading.Condition = field(default_factory=threading.Condition)
 
     def await_said(self, wanted: Callable[[Notification], bool], what: str, seconds: float) -> Notification:
-        """The first notification that fits, also among those already heard; none fails the test."""
+        """The first notification that fits, also among those heard; none fails the test."""
         deadline = time.monotonic() + seconds
         seen = 0
         with self._heard:

@@ -23,7 +23,7 @@ class Verified:
 def full_mask(ancestors: torch.Tensor, prefix_lens: torch.Tensor, prefix_sum: int) -> torch.Tensor:
     """SGLang's flat verify mask (TreeMaskMode.FULL_MASK): per request N rows of prefix + N columns.
 
-    True where a row may attend. ancestors: [b, N, N] bool; prefix_lens: [b]; prefix_sum: their sum, on the host.
+    True where a row may attend. ancestors: [b, N, N] bool; prefix_lens: [b]; prefix_sum: their sum, an int.
     """
     batch, size, _ = ancestors.shape
     device = ancestors.device
