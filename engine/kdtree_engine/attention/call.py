@@ -100,7 +100,7 @@ def _launch_hopper(
         scale, HEADS=shape.query_heads, CAUSAL=mask is None, HAS_TREE=tree is not None,
         PAGE=cache.page_size, WORDS=plan.mask_words, SPLITS=plan.splits, BM=tiles.rows, BN=tiles.tokens,
         DN=shape.main_dim, DR=shape.rope_dim, BUFFERS=tiles.stages, WITH_LSE=lse is not None,
-        num_warps=tiles.warps,
+        OVERLAP=plan.overlap, num_warps=tiles.warps,
     )  # fmt: skip
 
 
@@ -116,12 +116,12 @@ def _launch_merge(
 ) -> None:
     shape = plan.shape
     slice_dim = min(128, shape.value_dim)
-    chunk = min(32, 1 << (plan.splits - 1).bit_length())
+    chunk = min(64, 1 << (plan.splits - 1).bit_length())
     grid = (plan.rows * shape.query_heads, shape.value_dim // slice_dim, plan.batch)
     extra = {"launch_pdl": True} if plan.overlap else {}
     merge_kernel[grid](
         workspace.partial, workspace.lse, lengths, row_start, out, lse if lse is not None else workspace.lse,
         total_rows, HEADS=shape.query_heads, HAS_TREE=has_tree, SPLITS=plan.splits, BN=plan.tiles.tokens,
         DV=shape.value_dim, BD=slice_dim, BS=chunk, WITH_LSE=lse is not None, OVERLAP=plan.overlap,
-        num_warps=4, num_stages=1, **extra,
+        num_warps=2, num_stages=1, **extra,
     )  # fmt: skip

@@ -1,12 +1,12 @@
 """The split kernel for sm_90 and a bf16 shared latent, in Gluon.
 
-One producer warpgroup gathers latent rows by page table into a ring of shared-memory tiles
-(cp.async, since a page may be a single row); two consumer warpgroups share the scores of a tile
-and own half of the value width each (the shape of FlashMLA's sm_90 kernel, without its two-tile
-schedule). Rows, splits, partial results and merge are those of `split_kernel`.
+One warpgroup turns tiles into softmax weights, with the scores of the next tile already under way;
+two own half of the value width each, multiply, and at once refill the tile's place, gathering
+latent rows by page table (cp.async, since a page may be a single row). Half of the queries stay in
+registers, which leaves shared memory for five tiles. Rows, splits, partial results and merge are
+those of `split_kernel`.
 """
 
-import triton
 import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -21,126 +21,202 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from kdtree_engine.attention.split_kernel import split_range
 
 # Renamed between Triton 3.6 and 3.9.
-_copy = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
 _barrier = getattr(gl, "barrier", None) or gl.thread_barrier
+_copy = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
+_NEW_VIEW = gl.constexpr(hasattr(gl.shared_memory_descriptor, "reinterpret"))
+
+
+@gluon.jit
+def _view(memory, SHAPE: gl.constexpr, LAYOUT: gl.constexpr):
+    """The same bytes of shared memory as bf16 in another shape."""
+    if _NEW_VIEW:
+        return memory.reinterpret(gl.bfloat16, SHAPE, LAYOUT)
+    else:
+        return memory._reinterpret(gl.bfloat16, SHAPE, LAYOUT)
 
 
 @gluon.jit
 def _lookup(table, tile, n, prefix, PAGE: gl.constexpr, BN: gl.constexpr):
+    """Pages of the tokens of `tile`; past the prefix, those of its last token."""
     token = gl.minimum(tile * BN + n, prefix - 1)
     return gl.load(table + gl.maximum(token, 0) // PAGE, mask=token >= 0, other=0)
 
 
 @gluon.jit
-def _produce(
-    keys, tree_keys, k_stride, kt_stride, table, first_row, prefix, rows, prefix_tiles, lo, hi,
-    kn, kr, full, empty,
-    PAGE: gl.constexpr, BN: gl.constexpr, DN: gl.constexpr, DR: gl.constexpr, BUFFERS: gl.constexpr,
+def _fetch(
+    keys, tree_keys, k_stride, kt_stride, first_row, prefix, rows, prefix_tiles, tile, n, pages,
+    kn, kr, full,
+    PAGE: gl.constexpr, BN: gl.constexpr, DN: gl.constexpr, DR: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """Fill the ring with tiles lo to hi: the prefix through the page table, then the tree's own keys."""
-    layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
-    n = gl.arange(0, BN, layout=gl.SliceLayout(1, layout))
-    dn = gl.arange(0, DN, layout=gl.SliceLayout(0, layout))
-    dr = gl.arange(0, DR, layout=gl.SliceLayout(0, layout))
-    ahead = _lookup(table, lo, n, prefix, PAGE, BN)
-    for tile in range(lo, hi):
-        turn = tile - lo
-        buffer = turn % BUFFERS
-        token = gl.minimum(tile * BN + n, prefix - 1)
-        slot = ahead.to(gl.int64) * PAGE + token % PAGE
-        ahead = _lookup(table, tile + 1, n, prefix, PAGE, BN)
-        base = keys
-        stride = k_stride
-        if tile >= prefix_tiles:
-            base = tree_keys
-            stride = kt_stride
-            slot = (first_row + gl.minimum((tile - prefix_tiles) * BN + n, rows - 1)).to(gl.int64)
-        row = base + slot * stride
-        mbarrier.wait(empty.index(buffer), (turn // BUFFERS & 1) ^ 1)
-        _copy(kr.index(buffer), row[:, None] + DN + dr[None, :])
-        _copy(kn.index(buffer), row[:, None] + dn[None, :])
-        async_copy.mbarrier_arrive(full.index(buffer), increment_count=False)
+    """Start copying a tile of the prefix, or of the tree's own keys; `full` completes when it has landed."""
+    dn = gl.arange(0, DN, layout=gl.SliceLayout(0, LAYOUT))
+    dr = gl.arange(0, DR, layout=gl.SliceLayout(0, LAYOUT))
+    token = gl.minimum(tile * BN + n, prefix - 1)
+    slot = pages.to(gl.int64) * PAGE + token % PAGE
+    base = keys
+    stride = k_stride
+    if tile >= prefix_tiles:
+        base = tree_keys
+        stride = kt_stride
+        slot = (first_row + gl.minimum((tile - prefix_tiles) * BN + n, rows - 1)).to(gl.int64)
+    row = base + slot * stride
+    _copy(kr, row[:, None] + DN + dr[None, :])
+    _copy(kn, row[:, None] + dn[None, :])
+    async_copy.mbarrier_arrive(full, increment_count=False)
 
 
 @gluon.jit
-def _consume(
-    query, mask, out, lse_out, part, part_lse, first_row, prefix, rows, prefix_tiles, lo, hi, block, split,
-    active, total_rows, scale, qn, qr, kn, kr, p_shared, full, empty,
-    HEADS: gl.constexpr, CAUSAL: gl.constexpr, WORDS: gl.constexpr, BM: gl.constexpr, BN: gl.constexpr,
-    DN: gl.constexpr, DR: gl.constexpr, BUFFERS: gl.constexpr, WITH_LSE: gl.constexpr,
-):  # fmt: skip
-    """Softmax state and output of one row block over tiles lo to hi, and their store."""
-    s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 2], [16, BN // 2, 16])
-    o_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 2], [16, DN // 2, 16])
-    load: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [8, 1], [1, 0])
-    q_row = block * BM + gl.arange(0, BM, layout=gl.SliceLayout(1, load))
-    q_node = gl.minimum(q_row // HEADS, rows - 1)
-    q_base = query + ((first_row + q_node) * HEADS + q_row % HEADS).to(gl.int64) * (DN + DR)
-    q_ok = (q_row < rows * HEADS)[:, None]
-    dn = gl.arange(0, DN, layout=gl.SliceLayout(0, load))
-    dr = gl.arange(0, DR, layout=gl.SliceLayout(0, load))
-    qn.store(gl.load(q_base[:, None] + dn[None, :], mask=q_ok, other=0.0))
-    qr.store(gl.load(q_base[:, None] + DN + dr[None, :], mask=q_ok, other=0.0))
+def _scores(q_low, q_high, qr, kn, kr, full, turn, zero, BUFFERS: gl.constexpr, HALF: gl.constexpr):
+    """Begin queries times keys of the tile of `turn`, once it has landed."""
+    buffer = turn % BUFFERS
+    mbarrier.wait(full.index(buffer), turn // BUFFERS & 1)
     fence_async_shared()
-    _barrier()
+    k = kn.index(buffer)
+    s = warpgroup_mma(qr, kr.index(buffer).permute((1, 0)), zero, use_acc=False, is_async=True)
+    s = warpgroup_mma(q_high, k.slice(HALF, HALF, dim=1).permute((1, 0)), s, is_async=True)
+    return warpgroup_mma(q_low, k.slice(0, HALF, dim=1).permute((1, 0)), s, is_async=True)
 
-    s_row = gl.arange(0, BM, layout=gl.SliceLayout(1, s_layout))
-    column = gl.arange(0, BN, layout=gl.SliceLayout(0, s_layout))
-    node = gl.minimum((block * BM + s_row) // HEADS, rows - 1)
-    m = gl.full([BM], -float("inf"), gl.float32, layout=gl.SliceLayout(1, s_layout))
-    weights = gl.zeros([BM, BN], gl.float32, layout=s_layout)  # summed over columns once, at the end
-    acc = gl.zeros([BM, DN], gl.float32, layout=o_layout)
+
+@gluon.jit
+def _weigh(
+    s, m, l, tile, turn, mask, prefix, rows, prefix_tiles, node, column, scale, kr, decays, ready,
+    CAUSAL: gl.constexpr, WORDS: gl.constexpr, BM: gl.constexpr, BN: gl.constexpr, BUFFERS: gl.constexpr,
+):  # fmt: skip
+    """One step of the online softmax; the weights replace the tile's rope part, which is now dead."""
+    buffer = turn % BUFFERS
+    if tile >= prefix_tiles:
+        token = (tile - prefix_tiles) * BN + column
+        if CAUSAL:
+            seen = token[None, :] <= node[:, None]
+        else:
+            word = gl.minimum(token, rows - 1) // 32
+            words = gl.load(mask + node[:, None] * WORDS + word[None, :])
+            seen = ((words >> (token % 32)[None, :]) & 1) != 0
+        s = gl.where(seen & (token < rows)[None, :], s, -float("inf"))
+    elif (tile + 1) * BN > prefix:
+        s = gl.where((tile * BN + column < prefix)[None, :], s, -float("inf"))
+    m_new = gl.maximum(m, gl.max(s, 1) * scale)
+    base = gl.where(m_new == -float("inf"), 0.0, m_new)
+    p = gl.exp2(s * scale - base[:, None])
+    decay = gl.exp2(m - base)
+    weights: gl.constexpr = gl.NVMMASharedLayout(BN * 2, 16, 2)
+    _view(kr.index(buffer), [BM, BN], weights).store(p.to(gl.bfloat16))
+    decays.index(buffer).store(decay)
+    fence_async_shared()
+    mbarrier.arrive(ready.index(buffer), count=1)
+    return m_new, l * decay + gl.sum(p, 1)
+
+
+@gluon.jit
+def _score(
+    mask, lse_out, part_lse, first_row, prefix, rows, prefix_tiles, lo, hi, block, place, active, scale,
+    qh, qr, kn, kr, decays, sums, full, ready, loaded, done,
+    HEADS: gl.constexpr, CAUSAL: gl.constexpr, WORDS: gl.constexpr, BM: gl.constexpr, BN: gl.constexpr,
+    HALF: gl.constexpr, BUFFERS: gl.constexpr, WITH_LSE: gl.constexpr,
+):  # fmt: skip
+    """The softmax of one row block over tiles lo to hi."""
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
+    folded = block * BM + gl.arange(0, BM, layout=gl.SliceLayout(1, layout))
+    column = gl.arange(0, BN, layout=gl.SliceLayout(0, layout))
+    node = gl.minimum(folded // HEADS, rows - 1)
+    m = gl.full([BM], -float("inf"), gl.float32, layout=gl.SliceLayout(1, layout))
+    l = gl.zeros([BM], gl.float32, layout=gl.SliceLayout(1, layout))
+    zero = gl.zeros([BM, BN], gl.float32, layout=layout)
+    mbarrier.wait(loaded, 0)
+    fence_async_shared()
+    staged = _view(kn.index(BUFFERS - 1), [BM, HALF], gl.NVMMASharedLayout(128, 16, 2))
+    q_low = staged.load(gl.DotOperandLayout(0, layout, 2))
+    s_next = _scores(q_low, qh, qr, kn, kr, full, 0, zero, BUFFERS, HALF)
+    for tile in range(lo, hi - 1):
+        turn = tile - lo
+        s = warpgroup_mma_wait(0, deps=[s_next])
+        s_next = _scores(q_low, qh, qr, kn, kr, full, turn + 1, zero, BUFFERS, HALF)
+        m, l = _weigh(
+            s, m, l, tile, turn, mask, prefix, rows, prefix_tiles, node, column, scale, kr, decays, ready,
+            CAUSAL, WORDS, BM, BN, BUFFERS,
+        )  # fmt: skip
+    s = warpgroup_mma_wait(0, deps=[s_next])
+    m, l = _weigh(
+        s, m, l, hi - 1, hi - 1 - lo, mask, prefix, rows, prefix_tiles, node, column, scale, kr, decays, ready,
+        CAUSAL, WORDS, BM, BN, BUFFERS,
+    )  # fmt: skip
+    total = gl.where(l == 0.0, 1.0, l)
+    sums.store(total)
+    mbarrier.arrive(done, count=1)
+    lse = gl.where(l == 0.0, -float("inf"), m + gl.log2(total))
+    flat = (first_row + node) * HEADS + folded % HEADS
+    if active > 1:
+        gl.store(part_lse + place + flat, lse, mask=folded < rows * HEADS)
+    elif WITH_LSE:
+        gl.store(lse_out + flat, lse * 0.6931471805599453, mask=folded < rows * HEADS)
+
+
+@gluon.jit
+def _accumulate(
+    query, keys, tree_keys, k_stride, kt_stride, table, out, part, first_row, prefix, rows, prefix_tiles, lo, hi,
+    block, place, active, qh, qr, kn, kr, decays, sums, full, ready, loaded, done,
+    HEADS: gl.constexpr, PAGE: gl.constexpr, BM: gl.constexpr, BN: gl.constexpr, DN: gl.constexpr,
+    DR: gl.constexpr, BUFFERS: gl.constexpr,
+):  # fmt: skip
+    """Keep tiles coming, and weights times values, half of the value width to each warpgroup."""
+    load: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [8, 1], [1, 0])
+    half: gl.constexpr = DN // 2
+    n = gl.arange(0, BN, layout=gl.SliceLayout(1, load))
+    pages = _lookup(table, lo, n, prefix, PAGE, BN)
+    for i in gl.static_range(BUFFERS - 1):
+        ahead = _lookup(table, lo + i + 1, n, prefix, PAGE, BN)
+        if lo + i < hi:
+            _fetch(
+                keys, tree_keys, k_stride, kt_stride, first_row, prefix, rows, prefix_tiles, lo + i, n, pages,
+                kn.index(i), kr.index(i), full.index(i), PAGE, BN, DN, DR, load,
+            )  # fmt: skip
+        pages = ahead
+        if i == 0:  # queries and first tile are needed at once; the last tile's place stages half of them
+            q_row = gl.minimum(block * BM + gl.arange(0, BM, layout=gl.SliceLayout(1, load)), rows * HEADS - 1)
+            q = (query + (first_row * HEADS + q_row).to(gl.int64) * (DN + DR))[:, None]
+            dh = gl.arange(0, half, layout=gl.SliceLayout(0, load))[None, :]
+            staged = _view(kn.index(BUFFERS - 1), [BM, half], gl.NVMMASharedLayout(128, 16, 2))
+            _copy(staged, q + dh)
+            _copy(qh, q + half + dh)
+            _copy(qr, q + DN + gl.arange(0, DR, layout=gl.SliceLayout(0, load))[None, :])
+            async_copy.mbarrier_arrive(loaded, increment_count=False)
+
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 2], [16, half, 16])
+    weights: gl.constexpr = gl.NVMMASharedLayout(BN * 2, 16, 2)
+    acc = gl.zeros([BM, DN], gl.float32, layout=layout)
     for tile in range(lo, hi):
         turn = tile - lo
         buffer = turn % BUFFERS
-        mbarrier.wait(full.index(buffer), turn // BUFFERS & 1)
-        fence_async_shared()
-        zero = gl.zeros([BM, BN], gl.float32, layout=s_layout)
-        s = warpgroup_mma(qr, kr.index(buffer).permute((1, 0)), zero, use_acc=False, is_async=True)
-        s = warpgroup_mma(qn, kn.index(buffer).permute((1, 0)), s, is_async=True)
-        s = warpgroup_mma_wait(0, deps=[s]) * scale
-        if tile >= prefix_tiles:
-            token = (tile - prefix_tiles) * BN + column
-            if CAUSAL:
-                seen = token[None, :] <= node[:, None]
-            else:
-                word = gl.minimum(token, rows - 1) // 32
-                words = gl.load(mask + node[:, None] * WORDS + word[None, :])
-                seen = ((words >> (token % 32)[None, :]) & 1) != 0
-            s = gl.where(seen & (token < rows)[None, :], s, -float("inf"))
-        elif (tile + 1) * BN > prefix:
-            s = gl.where((tile * BN + column < prefix)[None, :], s, -float("inf"))
-        m_new = gl.maximum(m, gl.max(s, 1))
-        base = gl.where(m_new == -float("inf"), 0.0, m_new)
-        p = gl.exp2(s - base[:, None])
-        decay = gl.exp2(m - base)
-        m = m_new
-        p_shared.store(p.to(gl.bfloat16))
-        fence_async_shared()
-        weights = weights * decay[:, None] + p
-        acc = acc * gl.convert_layout(decay, gl.SliceLayout(1, o_layout))[:, None]
-        _barrier()
-        acc = warpgroup_mma(p_shared, kn.index(buffer), acc, is_async=True)
+        mbarrier.wait(ready.index(buffer), turn // BUFFERS & 1)
+        if turn == 0:
+            if lo + BUFFERS - 1 < hi:  # the staged queries have been taken
+                _fetch(
+                    keys, tree_keys, k_stride, kt_stride, first_row, prefix, rows, prefix_tiles, lo + BUFFERS - 1,
+                    n, pages, kn.index(BUFFERS - 1), kr.index(BUFFERS - 1), full.index(BUFFERS - 1),
+                    PAGE, BN, DN, DR, load,
+                )  # fmt: skip
+                pages = _lookup(table, lo + BUFFERS, n, prefix, PAGE, BN)
+        acc = acc * decays.index(buffer).load(gl.SliceLayout(1, layout))[:, None]
+        p = _view(kr.index(buffer), [BM, BN], weights)
+        acc = warpgroup_mma(p, kn.index(buffer), acc, is_async=True)
         acc = warpgroup_mma_wait(0, deps=[acc])
-        mbarrier.arrive(empty.index(buffer), count=1)
-
-    l = gl.sum(weights, 1)
-    total = gl.where(l == 0.0, 1.0, l)
-    lse = gl.where(l == 0.0, -float("inf"), m + gl.log2(total))
-    acc = acc / gl.convert_layout(total, gl.SliceLayout(1, o_layout))[:, None]
-    s_flat = (first_row + node) * HEADS + (block * BM + s_row) % HEADS
-    s_ok = block * BM + s_row < rows * HEADS
-    o_row = block * BM + gl.arange(0, BM, layout=gl.SliceLayout(1, o_layout))
-    o_flat = (first_row + gl.minimum(o_row // HEADS, rows - 1)) * HEADS + o_row % HEADS
-    o_ok = (o_row < rows * HEADS)[:, None]
-    dv = gl.arange(0, DN, layout=gl.SliceLayout(0, o_layout))[None, :]
-    if active <= 1:
-        gl.store(out + o_flat.to(gl.int64)[:, None] * DN + dv, acc.to(gl.bfloat16), mask=o_ok)
-        if WITH_LSE:
-            gl.store(lse_out + s_flat, lse * 0.6931471805599453, mask=s_ok)
+        if tile + BUFFERS < hi:
+            _barrier()  # both warpgroups are done with the tile
+            _fetch(
+                keys, tree_keys, k_stride, kt_stride, first_row, prefix, rows, prefix_tiles, tile + BUFFERS, n,
+                pages, kn.index(buffer), kr.index(buffer), full.index(buffer), PAGE, BN, DN, DR, load,
+            )  # fmt: skip
+            pages = _lookup(table, tile + BUFFERS + 1, n, prefix, PAGE, BN)
+    mbarrier.wait(done, 0)
+    acc = acc / sums.load(gl.SliceLayout(1, layout))[:, None]
+    folded = block * BM + gl.arange(0, BM, layout=gl.SliceLayout(1, layout))
+    flat = (first_row + gl.minimum(folded // HEADS, rows - 1)) * HEADS + folded % HEADS
+    row_ok = (folded < rows * HEADS)[:, None]
+    column = gl.arange(0, DN, layout=gl.SliceLayout(0, layout))[None, :]
+    if active > 1:
+        gl.store(part + (place + flat).to(gl.int64)[:, None] * DN + column, acc, mask=row_ok)
     else:
-        gl.store(part + (split * total_rows * HEADS + o_flat).to(gl.int64)[:, None] * DN + dv, acc, mask=o_ok)
-        gl.store(part_lse + split * total_rows * HEADS + s_flat, lse, mask=s_ok)
+        gl.store(out + flat.to(gl.int64)[:, None] * DN + column, acc.to(gl.bfloat16), mask=row_ok)
 
 
 @gluon.jit
@@ -149,47 +225,67 @@ def hopper_kernel(
     k_stride, kt_stride, total_rows, scale,
     HEADS: gl.constexpr, CAUSAL: gl.constexpr, HAS_TREE: gl.constexpr, PAGE: gl.constexpr, WORDS: gl.constexpr,
     SPLITS: gl.constexpr, BM: gl.constexpr, BN: gl.constexpr, DN: gl.constexpr, DR: gl.constexpr,
-    BUFFERS: gl.constexpr, WITH_LSE: gl.constexpr,
+    BUFFERS: gl.constexpr, WITH_LSE: gl.constexpr, OVERLAP: gl.constexpr,
 ):  # fmt: skip
     """Grid: (row blocks, splits, requests), as in `split_kernel`."""
     block, split, request = gl.program_id(0), gl.program_id(1), gl.program_id(2)
     prefix = gl.load(PREFIX + request).to(gl.int32)
     first_row = gl.load(ROW_START + request).to(gl.int32)
     rows = gl.load(ROW_START + request + 1).to(gl.int32) - first_row
+    table = TABLE + gl.load(TABLE_START + request)
     tree_rows = rows if HAS_TREE else 0
     lo, hi, prefix_tiles, active = split_range(prefix, tree_rows, split, SPLITS, BN)
-    tl.extra.cuda.gdc_launch_dependents()
-    if block * BM < rows * HEADS and (lo < hi or split == 0):
-        tile: gl.constexpr = gl.NVMMASharedLayout(128, 16, 2)
-        qn = gl.allocate_shared_memory(gl.bfloat16, [BM, DN], tile)
-        qr = gl.allocate_shared_memory(gl.bfloat16, [BM, DR], tile)
-        p_shared = gl.allocate_shared_memory(gl.bfloat16, [BM, BN], tile)
-        kn = gl.allocate_shared_memory(gl.bfloat16, [BUFFERS, BN, DN], tile)
-        kr = gl.allocate_shared_memory(gl.bfloat16, [BUFFERS, BN, DR], tile)
+    if OVERLAP:
+        tl.extra.cuda.gdc_launch_dependents()
+    if block * BM < rows * HEADS and lo < hi:
+        swizzled: gl.constexpr = gl.NVMMASharedLayout(128, 16, 2)
+        flat: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+        half: gl.constexpr = DN // 2
+        qh = gl.allocate_shared_memory(gl.bfloat16, [BM, half], swizzled)
+        qr = gl.allocate_shared_memory(gl.bfloat16, [BM, DR], swizzled)
+        kn = gl.allocate_shared_memory(gl.bfloat16, [BUFFERS, BN, DN], swizzled)
+        kr = gl.allocate_shared_memory(gl.bfloat16, [BUFFERS, BN, DR], swizzled)
+        decays = gl.allocate_shared_memory(gl.float32, [BUFFERS, BM], flat)
+        sums = gl.allocate_shared_memory(gl.float32, [BM], flat)
         full = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
-        empty = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
+        ready = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
+        loaded = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+        done = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
         for i in gl.static_range(BUFFERS):
-            mbarrier.init(full.index(i), count=128)  # each producer thread arrives when its copies land
-            mbarrier.init(empty.index(i), count=1)
-        table = TABLE + gl.load(TABLE_START + request)
+            mbarrier.init(full.index(i), count=256)  # each copying thread arrives when its copies land
+            mbarrier.init(ready.index(i), count=1)
+        mbarrier.init(loaded, count=256)
+        mbarrier.init(done, count=1)
+        place = split * total_rows * HEADS
         gl.warp_specialize(
             [
                 (
-                    _consume,
+                    _accumulate,
                     (
-                        Q, MASK + first_row * WORDS, OUT, LSE, PART, PART_LSE, first_row, prefix, rows, prefix_tiles,
-                        lo, hi, block, split, active, total_rows, scale, qn, qr, kn, kr, p_shared, full, empty,
-                        HEADS, CAUSAL, WORDS, BM, BN, DN, DR, BUFFERS, WITH_LSE,
+                        Q, KC, KT, k_stride, kt_stride, table, OUT, PART, first_row, prefix, rows, prefix_tiles, lo, hi,
+                        block, place, active, qh, qr, kn, kr, decays, sums, full, ready, loaded, done,
+                        HEADS, PAGE, BM, BN, DN, DR, BUFFERS,
                     ),
                 ),
                 (
-                    _produce,
+                    _score,
                     (
-                        KC, KT, k_stride, kt_stride, table, first_row, prefix, rows, prefix_tiles, lo, hi,
-                        kn, kr, full, empty, PAGE, BN, DN, DR, BUFFERS,
+                        MASK + first_row * WORDS, LSE, PART_LSE, first_row, prefix, rows, prefix_tiles, lo, hi, block,
+                        place, active, scale, qh, qr, kn, kr, decays, sums, full, ready, loaded, done,
+                        HEADS, CAUSAL, WORDS, BM, BN, half, BUFFERS, WITH_LSE,
                     ),
                 ),
             ],
             [4],
-            [64],
+            [176],
         )  # fmt: skip
+    elif block * BM < rows * HEADS and split == 0:  # nothing to see at all
+        layout: gl.constexpr = gl.BlockedLayout([1, 4], [1, 32], [8, 1], [1, 0])
+        folded = block * BM + gl.arange(0, BM, layout=gl.SliceLayout(1, layout))
+        column = gl.arange(0, DN, layout=gl.SliceLayout(0, layout))
+        row = (first_row * HEADS + folded).to(gl.int64)
+        nothing = gl.zeros([BM, DN], gl.bfloat16, layout=layout)
+        gl.store(OUT + row[:, None] * DN + column[None, :], nothing, mask=(folded < rows * HEADS)[:, None])
+        if WITH_LSE:
+            nowhere = gl.full([BM], -float("inf"), gl.float32, layout=gl.SliceLayout(1, layout))
+            gl.store(LSE + row, nowhere, mask=folded < rows * HEADS)

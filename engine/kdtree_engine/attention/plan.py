@@ -17,7 +17,7 @@ MAX_SPLITS = 512
 # Measured on an H200 in units of one tile: what a split costs beyond its tiles (first loads,
 # storing the partial result) and what the merge pays to read one more split.
 SPLIT_COST_TILES = 2.0
-MERGE_COST_TILES = 0.012
+MERGE_COST_TILES = 0.037
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Plan:
     max_context: int
     tiles: Tiles
     splits: int
-    overlap: bool  # start the merge's launch while the split kernel drains (sm_90 and later)
+    overlap: bool  # launch the merge early, onto multiprocessors that the split kernel leaves idle
     hopper: bool = False  # the sm_90 kernel instead of the portable one
 
     @property
@@ -93,4 +93,6 @@ def make_plan(
     units = batch * shape.kv_heads * _up(rows * shape.group, tiles.rows)
     count = _up(max_context, tiles.tokens) + _up(rows, tiles.tokens)
     splits = choose_splits(count, units, device.multiprocessors * tiles.resident)
-    return Plan(shape, batch, rows, max_context, tiles, splits, device.capability >= 90, hopper)
+    # Where the split kernel fills the card, early merge programs would crowd onto the few idle places.
+    overlap = device.capability >= 90 and splits > 1 and 2 * units * splits <= device.multiprocessors
+    return Plan(shape, batch, rows, max_context, tiles, splits, overlap, hopper)
