@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import concurrent.futures
 import hashlib
+import http.client
 import json
 import os
 import shutil
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -87,17 +86,17 @@ def changed_files(release: Path, manifest: Any) -> list[str]:
     return changed
 
 
-def fetch(url: str, key: str | None) -> tuple[int | None, str]:
+def fetch(address: str, port: int, path: str, key: str | None) -> tuple[int | None, str]:
     """Return (status, body); (None, reason) when no HTTP answer came."""
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})
+    connection = http.client.HTTPConnection(address, port, timeout=HTTP_SECONDS)
     try:
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=HTTP_SECONDS) as answer:
-            return answer.status, answer.read(MOST_BYTES).decode(errors="replace")
-    except urllib.error.HTTPError as error:
-        return error.code, ""
-    except (OSError, ValueError) as error:
-        return None, str(getattr(error, "reason", error))
+        connection.request("GET", path, headers={"Authorization": f"Bearer {key}"} if key else {})
+        answer = connection.getresponse()
+        return answer.status, answer.read(MOST_BYTES).decode(errors="replace")
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return None, str(error) or type(error).__name__
+    finally:
+        connection.close()
 
 
 def engine(service: str, manifest: Any, port: int) -> dict[str, Any]:
@@ -105,14 +104,14 @@ def engine(service: str, manifest: Any, port: int) -> dict[str, Any]:
     settings = settings if isinstance(settings, dict) else {}
     port = settings.get("port", port)
     address = settings.get("bind") or "127.0.0.1"
-    address = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(address, address)
+    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
     try:
         key = Path(f"/etc/kdops/credentials/{service}.api_key").read_text().strip()
     except OSError:
         key = None
-    urls = [f"http://{address}:{port}{path}" for path in ("/health", "/metrics", "/server_info")]
+    paths = ("/health", "/metrics", "/server_info")
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        health, metrics, info = pool.map(lambda url: fetch(url, key), urls)
+        health, metrics, info = pool.map(lambda path: fetch(address, port, path, key), paths)
     return {
         "port": port,
         "health": health[0],
