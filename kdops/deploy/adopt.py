@@ -33,9 +33,7 @@ _EXPRESSED = {  # by inventory values, or by the unit that kdops renders
 
 @dataclass(frozen=True)
 class Adopted:
-    """values: inventory variable → (value, origin). unsaid: what the inventory cannot express, with its
-    origin.
-    """
+    """values: inventory variable → (value, origin). unsaid: what an inventory cannot express, with origin."""
 
     unit: str
     values: dict[str, tuple[Any, str]]

@@ -31,9 +31,7 @@ _RUN_MARGIN = 900.0
 
 @dataclass(frozen=True)
 class Options:
-    """why: for the audit line. lease: seconds that a silent client keeps the lock. ready_timeout: seconds for
-    a start.
-    """
+    """why: for the audit line. lease: seconds a silent client keeps the lock. ready_timeout: for a start."""
 
     why: str = ""
     lease: float = 60.0
@@ -55,9 +53,7 @@ def make_plan(host: Host, bundle: Bundle) -> Plan:
 
 
 def seconds(host: Host, variable: str, default: float) -> float:
-    """Return a duration from the inventory. Raises UsageError naming file and line when it is no positive
-    number.
-    """
+    """Return a duration from the inventory. Raises UsageError naming where a wrong one is written."""
     value = host.variables.get(variable, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
         raise UsageError(

@@ -14,9 +14,7 @@ from kdops.guard.release import read_tree, tree_digest
 
 
 def source() -> Path:
-    """Return the folder with kdtree-engine's pyproject.toml: `engine/` in a checkout, package data in a
-    wheel.
-    """
+    """Return the folder with kdtree-engine's sources: `engine/` in a checkout, package data in a wheel."""
     return paths.data("engine")
 
 

@@ -13,9 +13,7 @@ from kdops.deploy.pack import guard_pyz
 
 @dataclass(frozen=True)
 class Plan:
-    """release: to be deployed. serving: what serves now. changes and drift: one line each, empty when there
-    is none.
-    """
+    """release: to be deployed. serving: what serves now. changes, drift: one line for each."""
 
     release: str
     serving: str | None

@@ -26,9 +26,7 @@ class Event:
 
 @dataclass
 class Run:
-    """How a playbook run ended: ansible-runner's status (successful, failed, timeout, canceled) and its
-    events.
-    """
+    """How a playbook run ended: ansible-runner's status (successful, failed, timeout, canceled), events."""
 
     status: str = ""
     events: list[Event] = field(default_factory=list)
@@ -47,9 +45,7 @@ def run(
     cancelled: Callable[[], bool],
     check: bool = False,
 ) -> Run:
-    """Run `playbook` for one host. timeout: seconds for the whole run. `cancelled` is asked about once a
-    second.
-    """
+    """Run `playbook` for one host. timeout: seconds for all of it. `cancelled` is asked once a second."""
     import ansible_runner
 
     ended = Run()

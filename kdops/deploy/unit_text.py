@@ -50,9 +50,7 @@ def words(value: str) -> list[str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (number of the first line, line) with backslash continuations joined and comments in them
-    dropped.
-    """
+    """Yield (number of the first line, line), continuations joined and comments in them dropped."""
     pending, first = "", 0
     for number, line in enumerate(text.split("\n"), 1):
         if pending and line.lstrip()[:1] in ("#", ";"):

@@ -30,17 +30,16 @@ def kdops(lab: LabHandle, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     lab.clean("lab0")
 
 
-@pytest.fixture(scope="module")
-def heavy(kdops: Deployer, tmp_path_factory: pytest.TempPathFactory) -> Deployer:
-    """The same, with an upload that takes a while."""
-    tree = standin_tree(tmp_path_factory.mktemp("heavy"), BALLAST)
-    return Deployer(kdops.lab, tree, kdops.inventory)
+@pytest.fixture
+def heavy(kdops: Deployer, tmp_path: Path) -> Deployer:
+    """The same, with a release that was never uploaded before and takes a while to."""
+    return Deployer(kdops.lab, standin_tree(tmp_path / "heavy", BALLAST), kdops.inventory)
 
 
 @pytest.fixture
 def old(kdops: Deployer) -> str:
     """A committed, serving release before the fault."""
-    kdops.lab.heal("lab0")
+    kdops.lab.ssh("lab0", "rm -f /run/standin-go")
     code, said = kdops.deploy("--profile", "linear")
     assert code == 0, said
     return kdops.serves()
@@ -54,7 +53,7 @@ def unchanged(kdops: Deployer, old: str, invocation: str) -> bool:
 def test_first_deploy_that_fails_is_stopped_with_the_reason_in_status(kdops: Deployer) -> None:
     kdops.lab.clean("lab0")
     code, said = kdops.deploy(mode="die")
-    assert code == 6
+    assert code == 6, said
     assert "CUDA out of memory (stand-in)" in said
     assert "first deploy: the service is stopped and disabled" in said
     assert kdops.property("ActiveState") in ("inactive", "failed")
@@ -83,7 +82,7 @@ def test_disk_full_during_upload(kdops: Deployer, heavy: Deployer, old: str) -> 
     invocation = kdops.property("InvocationID")
     process = heavy.start("deploy", "lab0")
     process.until("[upload]")
-    kdops.lab.ssh("lab0", "cat /dev/zero >/root/full 2>/dev/null", check=False)
+    kdops.lab.ssh("lab0", "fallocate -l $(($(df --output=avail -B1 /root | tail -n1) - 1000000)) /root/full")
     code, said = process.end()
     kdops.lab.ssh("lab0", "rm /root/full")
     assert code == 1, said
@@ -130,11 +129,12 @@ def test_engine_with_other_settings_than_requested(kdops: Deployer, old: str) ->
 
 
 def test_two_deploys_at_the_same_time(kdops: Deployer, old: str) -> None:
-    first = kdops.start("deploy", "lab0", "--why", "new drafter", *with_mode("slow"))
+    first = kdops.start("deploy", "lab0", "--why", "new drafter", *with_mode("held"))
     first.until("[starting]")
     code, said = kdops.deploy("--profile", "autoregressive")
-    assert code == 4
+    assert code == 4, said
     assert "(new drafter)" in said
+    kdops.let_go()
     code, said = first.end()
     assert code == 0, said
     assert kdops.serves() != old
@@ -153,11 +153,12 @@ def test_interrupt_before_the_switch_changes_nothing(kdops: Deployer, heavy: Dep
 
 
 def test_interrupt_after_the_switch_leaves_it_to_the_guard(kdops: Deployer, old: str) -> None:
-    process = kdops.start("deploy", "lab0", *with_mode("slow"))
+    process = kdops.start("deploy", "lab0", *with_mode("held"))
     process.until("[starting]")
     process.interrupt()
     code, said = process.end()
-    assert code == 130
+    kdops.let_go()
+    assert code == 130, said
     assert "the guard on lab0 goes on" in said
     assert "kdops status lab0" in said
     until(kdops.finished, "the guard commits the release")
@@ -180,9 +181,11 @@ PHASES = [
 def test_client_killed_and_never_back(
     kdops: Deployer, heavy: Deployer, old: str, marker: str, result: str | None
 ) -> None:
-    process = (heavy if marker == "[upload]" else kdops).start("deploy", "lab0", *with_mode("slow"))
+    loads = marker in ("[start]", "[starting]")
+    process = heavy.start("deploy", "lab0", *with_mode("held" if loads else ""))
     process.until(marker)
     process.kill()
+    kdops.let_go()
     until(lambda: kdops.finished() and kdops.serves() != "", "the guard ends it")
     outcome = kdops.outcome()
     assert outcome["result"] in ((result,) if result else ("rolled-back", "committed", "aborted"))
@@ -201,7 +204,7 @@ def test_client_killed_while_going_back(kdops: Deployer, old: str) -> None:
 @pytest.mark.parametrize("how", ["systemctl reboot", pytest.param("kill", marks=pytest.mark.matrix)])
 def test_reboot_mid_deploy(kdops: Deployer, old: str, how: str) -> None:
     boot = kdops.lab.ssh("lab0", "cat /proc/sys/kernel/random/boot_id")
-    process = kdops.start("deploy", "lab0", *with_mode("slow"))
+    process = kdops.start("deploy", "lab0", *with_mode("held"))
     process.until("[starting]")
     if how == "kill":
         kdops.lab.kill("lab0")

@@ -1,7 +1,7 @@
 """Stands in for the engine in fault tests: the same contract with systemd and kdops, without loading a model.
 
-$STANDIN says how it fails: die (while loading), hang (never ready), slow (ready after five seconds), wrong
-(serves with another page size than asked for), crash (dies right after it is ready).
+$STANDIN says how it fails: die (while loading), hang (never ready), held (loads until
+/run/standin-go exists), wrong (serves with another page size than asked for), crash (dies once it is ready).
 """
 
 import http.server
@@ -28,8 +28,8 @@ if mode == "die":
     sys.exit(70)
 if mode == "hang":
     time.sleep(10_000)
-if mode == "slow":
-    time.sleep(5)
+while mode == "held" and not Path("/run/standin-go").exists():
+    time.sleep(0.1)
 
 produced = 0
 

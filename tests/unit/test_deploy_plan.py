@@ -1,0 +1,168 @@
+"""Plans, archives and the words for endings: pure parts of the client."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import zipfile
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kdops.deploy import pack
+from kdops.deploy.bundle import Bundle
+from kdops.deploy.ending import failed
+from kdops.deploy.engine import engine_digest, site_files
+from kdops.deploy.plan import plan
+from kdops.deploy.playbook import Event, Run
+from kdops.deploy.progress import Progress
+from kdops.deploy.rollback import choose
+from kdops.errors import ExitCode, UsageError
+from kdops.fleet import Host
+from kdops.render import FileSet
+
+pytestmark = pytest.mark.unit
+
+
+def manifest(**more: Any) -> dict[str, Any]:
+    return {"lock_digest": "abc", "engine_digest": "e1", "settings": {"page_size": 1}, **more}
+
+
+def bundle(release: str = "linear-1", **more: Any) -> Bundle:
+    return Bundle(release, "u.service", "lab0", FileSet(release, (), manifest(**more)), None, None)
+
+
+def report(release: str = "linear-1", **more: Any) -> dict[str, Any]:
+    return {
+        "committed": [{"release": release, "unit": "u.service"}],
+        "unit": {"active": "active"},
+        "manifest": manifest(),
+        "drift": [],
+        "venvs": ["abc"],
+        "guard": hashlib.sha256(pack.guard_pyz()).hexdigest(),
+        "api_key": None,
+        **more,
+    }
+
+
+def test_nothing_to_do() -> None:
+    assert plan(bundle(), report()).empty
+
+
+def test_changed_settings_are_named() -> None:
+    made = plan(bundle("linear-2", settings={"page_size": 16}), report())
+    assert made.changes == ("release linear-1 -> linear-2", "  page_size: 1 -> 16")
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"unit": {"active": "failed"}}, "the service is not running"),
+        ({"venvs": []}, "Python environment abc is built from its lock"),
+        ({"guard": "other"}, "the guard on the host is of another kdops version"),
+    ],
+)
+def test_other_reasons_to_deploy(change: dict[str, Any], line: str) -> None:
+    assert plan(bundle(), report(**change)).changes == (line,)
+
+
+def test_drift_alone_is_a_reason_to_deploy() -> None:
+    assert not plan(bundle(), report(drift=["unit edited"])).empty
+
+
+def test_archives_are_deterministic_and_the_guard_runs_alone(tmp_path: Path) -> None:
+    assert pack.guard_pyz() == pack.guard_pyz()
+    file = tmp_path / "guard.pyz"
+    file.write_bytes(pack.guard_pyz())
+    done = subprocess.run(
+        [sys.executable, "-ISB", file, "--help"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert "commit" in done.stdout
+
+
+def test_modes_travel_in_the_archive() -> None:
+    with zipfile.ZipFile(BytesIO(pack.archive({"engine.env": (b"", 0o600)}))) as packed:
+        assert packed.infolist()[0].external_attr >> 16 & 0o777 == 0o600
+
+
+def test_the_engine_travels_with_its_entry_points() -> None:
+    files = site_files()
+    info = next(path for path in files if path.endswith("entry_points.txt"))
+    assert b"[sglang.srt.plugins]\nkdtree = kdtree_engine" in files[info]
+    assert "sdnotify/__init__.py" in files
+    assert engine_digest() == engine_digest()
+
+
+def test_rollback_target_is_the_release_before_the_serving_one() -> None:
+    committed = [{"release": name, "unit": "u.service"} for name in ("a-1", "b-2", "c-3")]
+    assert choose("h", "s", {"committed": committed}, None).release == "b-2"
+    assert choose("h", "s", {"committed": committed}, "a-1").release == "a-1"
+
+
+@pytest.mark.parametrize("wanted", ["c-3", "nope", ""])
+def test_rollback_to_what_is_not_kept_lists_what_is(wanted: str) -> None:
+    committed = [{"release": name, "unit": "u.service"} for name in ("a-1", "c-3")]
+    with pytest.raises(UsageError) as caught:
+        choose("h", "s", {"committed": committed}, wanted)
+    assert "a-1" in caught.value.cause
+
+
+def test_rollback_without_history_is_refused() -> None:
+    with pytest.raises(UsageError, match="no earlier release"):
+        choose("h", "s", None, None)
+
+
+def outcome(result: str, serves: str | None) -> dict[str, Any]:
+    return {"transaction": "t", "result": result, "serves": serves, "failure": None}
+
+
+@pytest.mark.parametrize(
+    ("result", "serves", "code", "words"),
+    [
+        ("rolled-back", "linear-1", ExitCode.ROLLED_BACK, "rolled back: release linear-1 serves"),
+        ("stopped", None, ExitCode.ROLLED_BACK, "the service is stopped and disabled"),
+        ("rollback-failed", None, ExitCode.ROLLBACK_FAILED, "NO release serves"),
+        ("aborted", "linear-1", ExitCode.FAILED, "nothing was changed: release linear-1 serves"),
+    ],
+)
+def test_every_ending_says_what_serves(
+    host: Host, result: str, serves: str | None, code: ExitCode, words: str
+) -> None:
+    run = Run("failed", [Event("failed", "Upload the files", message="No space left on device")])
+    error = failed(host, "t", run, outcome(result, serves))
+    assert error.code is code
+    assert words in error.remedy
+    assert error.cause == "No space left on device"
+
+
+def test_a_host_lost_before_the_switch_keeps_its_release(host: Host) -> None:
+    error = failed(
+        host, "t", Run("failed", [Event("unreachable", "Upload the files", message="timed out")]), None
+    )
+    assert error.code is ExitCode.UNREACHABLE
+    assert "the release that served before still serves" in error.remedy
+
+
+def test_progress_says_a_phase_once_and_an_eta() -> None:
+    said: list[str] = []
+    progress = Progress(said.append, (40.0, 44.0))
+    for seconds in (1.0, 2.0, 3.0):
+        answer = {
+            "engine": "loading",
+            "phase": "starting",
+            "status_text": "phase=weights",
+            "seconds": seconds,
+        }
+        progress.feed(Event("retry", "Wait until it is ready", answer))
+    assert said == ["[starting] phase=weights  1 s of about 42 s"]
+
+
+@pytest.fixture
+def host() -> Host:
+    from kdops.fleet import load
+
+    return load(Path(__file__).parent.parent.parent / "inventories" / "ct200.yml").one("ct200")
