@@ -51,6 +51,7 @@ def row(name: str, found: HostStatus | KdopsError) -> Row:
     seen = metrics.parse(engine.metrics) if engine and engine.metrics else metrics.EngineMetrics()
     told = unit.told
     serving = unit.active == "active"
+    # The launcher's words are live; SGLang's gauges keep the value of its last log window when idle.
     length, source = _acceptance(told.get("al"), seen) if serving else (None, None)
     return Row(
         host=name,
@@ -60,8 +61,8 @@ def row(name: str, found: HostStatus | KdopsError) -> Row:
         profile=found.profile,
         since=unit.since,
         restarts=unit.restarts if unit.exists else None,
-        running=_first(seen.running, _whole(told.get("running"))) if serving else None,
-        queued=_first(seen.queued, _whole(told.get("queued"))) if serving else None,
+        running=_first(_whole(told.get("running")), seen.running) if serving else None,
+        queued=_first(_whole(told.get("queued")), seen.queued) if serving else None,
         tokens_per_second=seen.throughput if serving else None,
         acceptance_length=length,
         al_source=source,
