@@ -8,8 +8,10 @@ a torn read costs one wrong status line at most.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import mmap
 import os
+import time
 from enum import IntEnum
 from pathlib import Path
 
@@ -32,8 +34,9 @@ class Phase(IntEnum):
 
 
 class Page(ctypes.Structure):
-    """turns: scheduler loop turns and batches so far; steps, accepted: verify steps and the drafts they
-    accepted.
+    """turns: scheduler progress so far. steps, accepted: verify steps and the drafts they accepted.
+
+    entered: when each phase began, in seconds of CLOCK_MONOTONIC, which all processes share; 0 for not yet.
     """
 
     phase: int
@@ -49,7 +52,18 @@ class Page(ctypes.Structure):
         ("turns", ctypes.c_uint64),
         ("steps", ctypes.c_uint64),
         ("accepted", ctypes.c_uint64),
+        ("entered", ctypes.c_double * len(Phase)),
     )
+
+    def enter(self, phase: Phase) -> None:
+        """Begin a phase now."""
+        self.entered[phase] = time.monotonic()
+        self.phase = phase
+
+    def phase_seconds(self) -> dict[Phase, float]:
+        """How long each finished phase took."""
+        begun = [(phase, self.entered[phase]) for phase in Phase if self.entered[phase] > 0]
+        return {phase: end - start for (phase, start), (_, end) in itertools.pairwise(begun)}
 
 
 def create(path: Path) -> Page:
@@ -57,7 +71,9 @@ def create(path: Path) -> Page:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
     os.truncate(descriptor, mmap.PAGESIZE)
     os.environ[VARIABLE] = str(path)
-    return _map(descriptor)
+    page = _map(descriptor)
+    page.enter(Phase.IMPORTS)
+    return page
 
 
 def attach() -> Page | None:

@@ -90,7 +90,7 @@ class Launcher:
             self._server.generate(server_args, api_key=self._key)
         except Exception as error:
             self._died(f"the first generation failed: {type(error).__name__}: {_first_line(error)}")
-        self._page.phase = Phase.SERVING
+        self._page.enter(Phase.SERVING)
         self._supervisor.look()
         self._supervisor.tell("READY=1")
         print(f"kdtree: ready; {self._supervisor.phases()}", file=sys.stderr, flush=True)

@@ -54,7 +54,7 @@ class Supervisor:
     def phases(self) -> str:
         """`imports 9.8 s, weights 2.1 s, ...`: where the start's time went."""
         return ", ".join(
-            f"{phase.label} {seconds:.1f} s" for phase, seconds in self._watch.phase_seconds.items()
+            f"{phase.label} {seconds:.1f} s" for phase, seconds in self._page.phase_seconds().items()
         )
 
     def look(self) -> None:

@@ -33,10 +33,9 @@ class Seen:
 
 
 class Watch:
-    """Turns looks into sd_notify(3) assignments and keeps how long each phase took."""
+    """Turns looks into sd_notify(3) assignments."""
 
     def __init__(self, now: float, *, phase_limit: float) -> None:
-        self.phase_seconds: dict[Phase, float] = {}
         self._phase_limit = phase_limit
         self._entered = now
         self._looked = now
@@ -47,7 +46,6 @@ class Watch:
         """The assignments to send for this look, in order."""
         last, interval = self._last, max(now - self._looked, 1e-3)
         if seen.phase != last.phase:
-            self.phase_seconds[last.phase] = self.phase_seconds.get(last.phase, 0.0) + now - self._entered
             self._entered = now
         self._last, self._looked = seen, now
         if seen.phase is not Phase.SERVING:

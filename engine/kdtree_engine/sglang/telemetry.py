@@ -56,4 +56,4 @@ def verify_done(_worker: Any, num_correct_drafts_per_req: list[int], *_: Any, **
 
 def _enter(phase: Phase) -> None:
     if _page is not None:
-        _page.phase = phase
+        _page.enter(phase)

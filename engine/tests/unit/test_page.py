@@ -18,6 +18,12 @@ def test_a_second_mapping_sees_the_counters(tmp_path: Path, monkeypatch: pytest.
     theirs = page.attach()
     assert theirs is not None
     theirs.turns += 1 << 40
-    theirs.phase = Phase.KV_CACHE
+    theirs.enter(Phase.KV_CACHE)
     assert (mine.turns, Phase(mine.phase).label) == (1 << 40, "kv-cache")
+    assert list(mine.phase_seconds()) == [Phase.IMPORTS]
+    assert (
+        mine.phase_seconds()[Phase.IMPORTS]
+        == theirs.entered[Phase.KV_CACHE] - theirs.entered[Phase.IMPORTS]
+        > 0
+    )
     assert (tmp_path / "page").stat().st_mode & 0o777 == 0o600

@@ -35,18 +35,6 @@ def test_a_phase_over_its_limit_gets_no_more_time() -> None:
     assert not extends(watch.look(11.0, Seen(Phase.IMPORTS, cpu_seconds=11)))
 
 
-def test_phase_times_add_up() -> None:
-    watch = Watch(0.0, phase_limit=1800)
-    for now, phase in (
-        (4.0, Phase.IMPORTS),
-        (5.0, Phase.WEIGHTS),
-        (7.0, Phase.KV_CACHE),
-        (10.0, Phase.SERVING),
-    ):
-        watch.look(now, Seen(phase, turns=1))
-    assert watch.phase_seconds == {Phase.IMPORTS: 5.0, Phase.WEIGHTS: 2.0, Phase.KV_CACHE: 3.0}
-
-
 def test_the_watchdog_is_fed_by_turns_and_answers_only() -> None:
     watch = Watch(0.0, phase_limit=1800)
     assert "WATCHDOG=1" in watch.look(1.0, SERVING)
