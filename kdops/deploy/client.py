@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import re
 import signal
 import socket
 import tempfile
@@ -75,8 +76,21 @@ def request(bundle: Bundle, host: Host, options: Options) -> dict[str, Any]:
         "why": options.why,
         "lease": options.lease,
         "ready_timeout": options.ready_timeout,
-        "adopt": str(host.variables.get("engine_adopted_unit") or ""),
+        "adopt": _adopted(host),
     }
+
+
+def _adopted(host: Host) -> str:
+    value = host.variables.get("engine_adopted_unit") or ""
+    if value and not (
+        isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.@-]*\.service", value)
+    ):
+        raise UsageError(
+            f"engine_adopted_unit must name a service, not {value!r}",
+            cause=f"written in {host.origins.get('engine_adopted_unit', 'the inventory')}",
+            remedy="for example engine_adopted_unit: sglang.service",
+        )
+    return value
 
 
 def deploy(host: Host, bundle: Bundle, options: Options, say: Callable[[str], None]) -> Deployed:

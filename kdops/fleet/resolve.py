@@ -14,7 +14,13 @@ from kdops.fleet.profiles import BUILT_IN, DEFAULT_PROFILE, SameAs
 from kdops.fleet.settings import NAME, REQUIRED, SETTINGS, EngineConfig
 
 _PREFIX = "engine_"
-_OTHER = ("engine_profile", "engine_profiles", "engine_model_facts", "engine_draft_facts")
+_OTHER = (
+    "engine_profile",
+    "engine_profiles",
+    "engine_model_facts",
+    "engine_draft_facts",
+    "engine_adopted_unit",
+)
 _Layer = dict[str, tuple[Any, Origin]]
 
 
