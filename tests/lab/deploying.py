@@ -165,7 +165,7 @@ class Deployer:
         pid = self.property("MainPID")
         command = self.lab.ssh(self.host, f"tr '\\0' ' ' </proc/{pid}/cmdline")
         port = self.lab.ssh(
-            self.host, "curl -sf -o /dev/null localhost:30000/server_info && echo yes", check=False
+            self.host, "curl -sf -o /dev/null localhost:30000/health && echo yes", check=False
         )
         return command.split("/opt/kdops/releases/")[1].split("/")[0] if port == "yes" else ""
 
