@@ -105,10 +105,10 @@ def adopt(
     name: str = HOST, unit: str = UNIT, out: Path | None = OUT_FILE, inventory: Path | None = INVENTORY
 ) -> None:
     """Read a hand-written service and write the inventory values it stands for; nothing is changed there."""
-    from kdops.deploy import adopt
+    from kdops.deploy.adopt import read
 
     host = load(inventory).one(name)
-    text = adopt.read(host, unit).text()
+    text = read(host, unit).text()
     if out is None:
         emit(text)
         return

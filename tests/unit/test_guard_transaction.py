@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from guard_host import UNIT, GuardHost, files, make_host, request, upload
 
 from kdops.errors import ExitCode, KdopsError
 from kdops.guard import transaction as t
 from kdops.guard.model import Phase, Result, State
 from kdops.guard.tick import tick
-from guard_host import UNIT, GuardHost, files, make_host, request, upload
 
 pytestmark = pytest.mark.unit
 PHASES = list(Phase)
