@@ -105,7 +105,7 @@ def deploy(host: Host, bundle: Bundle, options: Options, say: Callable[[str], No
         say(line)
     if planned.empty:
         return Deployed(planned, None)
-    opening = request(bundle, host, options)
+    opening = {**request(bundle, host, options), "force": planned.new_key}
     progress = Progress(say)
     with tempfile.TemporaryDirectory(prefix="kdops-bundle.") as folder, _interruptible() as stop:
         bundles.write(bundle, Path(folder), opening)

@@ -13,12 +13,16 @@ from kdops.deploy.pack import guard_pyz
 
 @dataclass(frozen=True)
 class Plan:
-    """release: to be deployed. serving: what serves now. changes, drift: one line for each."""
+    """release: to be deployed. serving: what serves now. changes, drift: one line for each.
+
+    new_key: the API key differs, so even the serving release must start again.
+    """
 
     release: str
     serving: str | None
     changes: tuple[str, ...]
     drift: tuple[str, ...]
+    new_key: bool = False
 
     @property
     def empty(self) -> bool:
@@ -33,8 +37,14 @@ def plan(bundle: Bundle, report: Mapping[str, Any] | None) -> Plan:
         )
     committed = report["committed"]
     serving = committed[-1]["release"] if committed else None
-    changes = [*_release(bundle, serving, report), *_files(bundle, report)]
-    return Plan(bundle.release, serving, tuple(changes), tuple(report["drift"]))
+    changes = _release(bundle, serving, report)
+    if report["guard"] != hashlib.sha256(guard_pyz()).hexdigest():
+        changes.append("the guard on the host is of another kdops version")
+    key = bundle.api_key and hashlib.sha256(bundle.api_key.read_bytes()).hexdigest()
+    new_key = bundle.files is not None and key != report["api_key"] and key is not None
+    if new_key:
+        changes.append("the API key")
+    return Plan(bundle.release, serving, tuple(changes), tuple(report["drift"]), new_key)
 
 
 def _release(bundle: Bundle, serving: str | None, report: Mapping[str, Any]) -> list[str]:
@@ -63,15 +73,3 @@ def _settings(bundle: Bundle, old: Mapping[str, Any] | None) -> list[str]:
     ]
     lines += [f"  {key} changed" for key in ("engine_digest", "lock_digest") if old.get(key) != new[key]]
     return lines
-
-
-def _files(bundle: Bundle, report: Mapping[str, Any]) -> list[str]:
-    found = []
-    if report["guard"] != hashlib.sha256(guard_pyz()).hexdigest():
-        found.append("the guard on the host is of another kdops version")
-    if (
-        bundle.api_key is not None
-        and report["api_key"] != hashlib.sha256(bundle.api_key.read_bytes()).hexdigest()
-    ):
-        found.append("the API key")
-    return found

@@ -6,6 +6,7 @@ import hashlib
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,15 @@ def test_changed_settings_are_named() -> None:
 )
 def test_other_reasons_to_deploy(change: dict[str, Any], line: str) -> None:
     assert plan(bundle(), report(**change)).changes == (line,)
+
+
+def test_a_changed_api_key_starts_even_the_serving_release_again(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("new")
+    made = plan(replace(bundle(), api_key=key), report(api_key=hashlib.sha256(b"old").hexdigest()))
+    assert made.changes == ("the API key",)
+    assert made.new_key
+    assert plan(replace(bundle(), api_key=key), report(api_key=hashlib.sha256(b"new").hexdigest())).empty
 
 
 def test_drift_alone_is_a_reason_to_deploy() -> None:
