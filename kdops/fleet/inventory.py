@@ -28,7 +28,9 @@ from kdops.fleet.raw import RawHost, RawInventory
 
 READ = (
     "engine_",
+    "kdops_",
     "gpu",
+    "ansible_become",
     "ansible_host",
     "ansible_user",
     "ansible_port",

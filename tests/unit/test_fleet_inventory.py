@@ -110,11 +110,15 @@ def test_origins_are_found_through_a_symbolic_link(tmp_path: Path) -> None:
 
 
 def test_templates_see_magic_variables_and_unused_ones_are_left_alone(tmp_path: Path) -> None:
-    text = 'engine_service: "{{ inventory_hostname }}-a"\nother: "{{ only_in_a_play }}"\n'
+    text = (
+        'engine_service: "{{ inventory_hostname }}-a"\nother: "{{ only_in_a_play }}"\n'
+        'ansible_become: "{{ engine_service != 0 }}"\nkdops_lease: "{{ 6 * 7 }}"\n'
+    )
     root = write(tmp_path, {"f.yml": "all: {hosts: {h1: }}\n", "group_vars/all.yml": text})
     found = fleet.load(root / "f.yml").one("h1")
     assert found.service == "h1-a"
     assert found.variables["other"] == "{{ only_in_a_play }}"
+    assert (found.variables["ansible_become"], found.variables["kdops_lease"]) == (True, 42)
 
 
 @pytest.mark.parametrize(
