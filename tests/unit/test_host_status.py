@@ -70,8 +70,14 @@ def test_drift(changes, drift):
     assert found[0].startswith(drift)
 
 
-def test_the_guard_s_own_drop_in_is_no_drift():
-    path = f"/run/systemd/system/{UNIT}.d/50-kdops-trial.conf"
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/run/systemd/system/{UNIT}.d/50-kdops-trial.conf",
+        "/usr/lib/systemd/system/service.d/10-timeout-abort.conf",
+    ],
+)
+def test_drop_ins_of_the_guard_and_of_the_distribution_are_no_drift(path):
     assert parse("gpu1", report(**properties(DropInPaths=path))).drift == ()
 
 
