@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from kdops.cli.output import emit, emit_json, say
+from kdops.cli.output import columns, emit, emit_json, say
 from kdops.errors import UsageError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def hosts(inventory: Path | None = INVENTORY, as_json: bool = JSON) -> None:
         emit_json(rows)
         return
     header = ("HOST", "INVENTORY", "GROUPS", "ADDRESS", "GPU", "SERVICE", "PROFILE")
-    _table([header, *([str(cell) for cell in _cells(row)] for row in rows)])
+    emit("\n".join(columns([header, *([str(cell) for cell in _cells(row)] for row in rows)])))
 
 
 def config(
@@ -80,8 +80,8 @@ def config(
         return
     emit(f"{found.name}, profile {settings.profile}, {found.gpu_count} × {found.gpu.name}\n")
     header = ("KEY", "VALUE", "ORIGIN", "FLAG", "CHANGE")
-    columns = ("value", "origin", "flag", "change")
-    _table([header, *([_name(row), *(_text(row[key]) for key in columns)] for row in rows)])
+    shown = ("value", "origin", "flag", "change")
+    emit("\n".join(columns([header, *([_name(row), *(_text(row[key]) for key in shown)] for row in rows)])))
     emit("\n(in parentheses: without bearing in this profile)\n" + _memory_words(memory))
 
 
@@ -203,9 +203,3 @@ def _text(value: Any) -> str:
     if isinstance(value, dict):
         return " ".join(f"{key}={item}" for key, item in value.items()) or "-"
     return str(value)
-
-
-def _table(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        emit("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

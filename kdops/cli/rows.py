@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from kdops.cli.output import columns
 from kdops.errors import KdopsError
 from kdops.host.journal import printable
 from kdops.host.status import HostStatus
@@ -73,12 +74,10 @@ def row(name: str, found: HostStatus | KdopsError) -> Row:
 
 def table(rows: Sequence[Row]) -> str:
     """Return the rows as an aligned table, each followed by its notes; what hosts say cannot act on it."""
-    cells = [_COLUMNS, *(_cells(row) for row in rows)]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(_COLUMNS))]
-    lines = []
-    for line, notes in zip(cells, ((), *(row.notes for row in rows)), strict=True):
-        lines.append("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-        lines += [f"    {note}" for note in notes]
+    lines: list[str] = []
+    aligned = columns([_COLUMNS, *(_cells(row) for row in rows)])
+    for line, notes in zip(aligned, ((), *(row.notes for row in rows)), strict=True):
+        lines += [line, *(f"    {note}" for note in notes)]
     return "\n".join(map(printable, lines))
 
 
