@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import traceback
-from pathlib import Path
 
 import typer
 
@@ -38,11 +37,14 @@ def _root(
     pass
 
 
-def _crash_report() -> Path:
+def _crash_report() -> str:
     path = paths.state() / "crash.txt"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(traceback.format_exc())
-    return path
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(traceback.format_exc())
+    except OSError as error:
+        return f"this bug; set KDOPS_STATE to a folder that keeps the trace ({path}: {error.strerror})"
+    return f"this bug; its trace is in {path}, please attach it"
 
 
 config.register(app)
@@ -61,7 +63,7 @@ def main() -> None:
         sys.exit(error.code)
     except Exception as error:
         say(f"error: kdops itself failed: {type(error).__name__}: {error}")
-        say(f"  remedy: this is a bug; the trace is in {_crash_report()}, please attach it to a report")
+        say(f"  remedy: report {_crash_report()}")
         sys.exit(ExitCode.FAILED)
 
 
