@@ -113,10 +113,11 @@ def adopt(
         emit(text)
         return
     try:
-        out.write_text(text + "\n")
+        with out.open("x") as file:  # host_vars are written by people: never replaced
+            file.write(text + "\n")
     except OSError as error:
         raise UsageError(
-            f"cannot write {out}", cause=error.strerror or str(error), remedy="name a file you may write"
+            f"cannot write {out}", cause=error.strerror or str(error), remedy="name a new file you may write"
         ) from error
     say(f"wrote {out}; the next `kdops deploy {host.name}` stops and disables {unit}")
 
