@@ -24,7 +24,7 @@ def lock_file(kind: str) -> Path:
         raise UsageError(
             f"no engine lock named {kind!r}",
             cause=f"kdops ships these locks: {', '.join(known) or 'none'}",
-            remedy="name one of them, or the path of a lock file of your own",
+            remedy="set engine_lock to one of them",
         )
     return lock_folder() / f"{kind}.txt"
 
@@ -40,5 +40,5 @@ def lock_digest(path: Path) -> str:
         raise UsageError(
             f"cannot read the engine lock {path}",
             cause=error.strerror or str(error),
-            remedy="correct the path, or use one of the shipped locks",
+            remedy="use one of the shipped locks, or install kdops again",
         ) from error
