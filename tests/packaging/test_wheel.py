@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the bin folder of a fresh environment that holds the wheel and what it asks for, nothing else."""
+    """Return the bin folder of a fresh environment that holds the wheel and what it asks for."""
     tmp = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
