@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,25 @@ def test_config_and_render_use_the_packaged_data(installed: Path, tmp_path: Path
     run(installed, tmp_path, "render", "b300", "--profile", "linear", "--out", str(tmp_path / "out"))
     (unit,) = (tmp_path / "out").rglob("kdtree-*.service")
     assert "ExecStart=" in unit.read_text()
+
+
+def test_what_a_deploy_sends_and_runs_is_packaged(installed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "bundle"
+    run(installed, tmp_path, "bundle", "ct200", "--out", str(out), "--lease", "60", "--ready-timeout", "60")
+    names = set(zipfile.ZipFile(out / "bundle.zip").namelist())
+    assert {"launch.yaml", "site/kdtree_engine/serve/__main__.py", "site/sdnotify/__init__.py"} <= names
+    guard = [sys.executable, "-I", out / "kdops_guard.pyz", "--help"]
+    assert "preflight" in subprocess.run(guard, capture_output=True, text=True, check=True).stdout
+    ask = [installed / "python", "-c", "from kdops import paths; print(paths.data('playbooks'))"]
+    packaged = Path(
+        subprocess.run(ask, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()
+    )
+    assert packaged.is_relative_to(installed.parent)
+    assert (packaged / "files/build_venv.sh").is_file()
+    for playbook in packaged.glob("*.yml"):
+        command = [installed / "ansible-playbook", "-i", "ct200,", "--syntax-check", playbook]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
 
 
 def test_wheel_needs_no_torch(installed: Path) -> None:
