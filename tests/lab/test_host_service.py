@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import eventually
-from host_service import command, environment, find, install, kdops
+from host_service import SERVICE, command, environment, find, install, kdops
 
 from kdops.host import HostConnection, on_host
 
@@ -76,6 +76,19 @@ def test_now_skips_the_drain_and_leaves_no_failed_unit(clean_host):
     assert kdops(lab, "stop", "lab0", "--now").returncode == 0
     assert time.monotonic() - began < 20, "TimeoutStopSec is 90 s"
     assert lab.ssh("lab0", "systemctl is-failed kdtree-lab0", check=False) == "inactive"
+
+
+def test_a_person_s_restarts_never_meet_the_start_limit(clean_host):
+    lab = clean_host("lab0")
+    limit = "[Unit]\nStartLimitIntervalSec=600\nStartLimitBurst=2\n"
+    install(lab, "lab0", program=READY, service=limit + SERVICE)
+    for _ in range(4):
+        done = kdops(lab, "restart", "lab0")
+        assert done.returncode == 0, done.stderr
+    lab.ssh("lab0", "for i in 1 2 3; do systemctl restart kdtree-lab0; done", check=False)
+    assert lab.ssh("lab0", "systemctl show -P Result kdtree-lab0") == "start-limit-hit"
+    done = kdops(lab, "start", "lab0")
+    assert done.returncode == 0, done.stderr
 
 
 READY = """import os, socket, time
