@@ -101,6 +101,10 @@ def _environment(config: EngineConfig, release: PurePosixPath, caches: tuple[str
         "CUDA_CACHE_PATH": f"{compiled}/cuda",
         "HF_HOME": hub,
     }
+    given = {name.lower() for name in config.environment}
+    if given & {"http_proxy", "all_proxy"} and "no_proxy" not in given:
+        # The proxy is for downloads: SGLang's warm-up and the launcher ask the engine itself.
+        own["no_proxy"] = f"localhost,127.0.0.1,::1,{config.bind}"
     launcher = {row.env: str(getattr(config, name)) for name, row in SETTINGS.items() if row.env is not None}
     return {**own, **config.environment, **launcher, "PYTHONPATH": f"{release}/site"}
 

@@ -55,6 +55,21 @@ def sourced(assignments: list[str]) -> dict[str, str]:
     return dict(item.split("=", 1) for item in output.split("\0") if item)
 
 
+@pytest.mark.parametrize(
+    ("environment", "found"),
+    [
+        ({"HTTP_PROXY": "http://p:3128"}, 'no_proxy="localhost,127.0.0.1,::1,10.0.0.5"'),
+        ({"http_proxy": "http://p:3128", "NO_PROXY": "*"}, None),
+        ({"HF_HOME": "/x"}, None),
+    ],
+)
+def test_a_proxy_for_downloads_does_not_stand_before_the_engine(
+    environment: dict[str, str], found: str | None
+) -> None:
+    lines = content(rendered(environment=environment, bind="10.0.0.5"), "engine.env").splitlines()
+    assert [line for line in lines if line.startswith("no_proxy")] == ([found] if found else [])
+
+
 @settings(max_examples=30, deadline=None)
 @given(wanted=st.lists(text, min_size=1, max_size=12))
 def test_environment_arrives_unchanged(wanted: list[str]) -> None:
