@@ -1,13 +1,9 @@
-"""Read and follow a unit's journal: no line lost or doubled across cut links and restarts of sshd or
-journald.
+"""Read and follow a unit's journal: no line lost or doubled by cut links or restarts of sshd and journald.
 
-The place is kept as the cursor of the last entry seen through the same filter. A new connection reads
-from that
-entry on, itself included, and drops it when it comes first: `--after-cursor` skips an entry blindly
-(systemd 252),
-also when the cursor's own entry has been vacuumed away. Patterns are matched here, so that every entry
-moves the
-cursor on and none depends on how the host's journalctl was built.
+The place is kept as the cursor of the last entry seen through the same filter. A new connection reads from
+that entry on, itself included, and drops it when it comes first: `--after-cursor` skips an entry blindly
+(systemd 252), also when the cursor's own entry has been vacuumed away. Patterns are matched here, so that
+every entry moves the cursor on and none depends on how the host's journalctl was built.
 """
 
 from __future__ import annotations
@@ -60,8 +56,7 @@ def follow(host: Host, query: Query, note: Callable[[str], None]) -> Iterator[En
     """Yield the entries of read(), then each new one as it is written, for ever.
 
     A broken link is told through `note` and mended. Raises UnreachableError only if the first connection
-    fails
-    or the host shows another key on a later one.
+    fails or the host shows another key on a later one.
     """
     with HostConnection(host) as connection:
         # Whatever is written after this moment is new, should there be no entry yet to go on from.

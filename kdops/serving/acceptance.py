@@ -1,9 +1,8 @@
 """Acceptance length from a request's own counts, with the invariants that must hold.
 
-Words: one *step* is a draft + verify round; *accepted drafts* a are draft tokens the target agreed with;
-a step
-commits c = a + 1 tokens; acceptance length (AL) = mean c = 1 + accepted drafts / steps. The first completion
-token comes from prefill, and a stop or the length limit may cut the last commit, so
+Words: one *step* is a draft + verify round; *accepted drafts* a are draft tokens the target agreed with; a
+step commits c = a + 1 tokens; acceptance length (AL) = mean c = 1 + accepted drafts / steps. The first
+completion token comes from prefill, and a stop or the length limit may cut the last commit, so
 sum of c = completion tokens - 1 + cut tokens.
 """
 
