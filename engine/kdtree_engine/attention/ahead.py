@@ -38,12 +38,12 @@ def split_resources(plan: Plan, capability: int) -> Resources:
         "Q": compute, "KC": cached, "VC": cached, "KT": compute, "VT": compute, "OUT": compute,
         "TABLE": "*i32", "TABLE_START": "*i32", "PREFIX": "*i32", "ROW_START": "*i32", "MASK": "*i32",
         "LSE": "*fp32", "PART": "*fp32", "PART_LSE": "*fp32", "k_stride": "i32", "v_stride": "i32",
-        "kt_stride": "i32", "vt_stride": "i32", "total_rows": "i32", "scale": "fp32", "kv_scale": "fp32",
+        "kt_stride": "i32", "vt_stride": "i32", "total_rows": "i32", "words_a_row": "i32", "splits": "i32", "blocks": "i32", "scale": "fp32", "kv_scale": "fp32",
     }  # fmt: skip
     shape, tiles = plan.shape, plan.tiles
     constants = {
         "HEADS": shape.query_heads, "GROUP": shape.group, "CAUSAL": False, "HAS_TREE": True, "PAGE": 1,
-        "WORDS": plan.mask_words, "SPLITS": plan.splits, "BLOCKS": plan.row_blocks, "BM": tiles.rows,
+        "BM": tiles.rows,
         "BN": tiles.tokens, "DN": shape.main_dim, "DR": shape.rope_dim, "DV": shape.value_dim,
         "SHARED": shape.shared_kv, "STAGES": tiles.stages, "WITH_LSE": False, "OVERLAP": plan.overlap,
         "PRECISION": "ieee" if compute == "*fp32" else "tf32", "WIDEN": False,
@@ -51,22 +51,48 @@ def split_resources(plan: Plan, capability: int) -> Resources:
     return _compile(split_kernel, types, constants, capability, tiles.warps, tiles.stages)
 
 
+def hopper_resources(plan: Plan) -> Resources:
+    """Compile the sm_90 kernel of `plan`, page size 1 with a tree mask."""
+    from triton.experimental.gluon._runtime import GluonASTSource
+
+    from kdtree_engine.attention.hopper_kernel import hopper_kernel
+
+    types = {
+        "Q": "*bf16", "KC": "*bf16", "KT": "*bf16", "OUT": "*bf16", "TABLE": "*i32", "TABLE_START": "*i32",
+        "PREFIX": "*i32", "ROW_START": "*i32", "MASK": "*i32", "LSE": "*fp32", "PART": "*fp32",
+        "PART_LSE": "*fp32", "k_stride": "i32", "kt_stride": "i32", "total_rows": "i32", "words_a_row": "i32", "splits": "i32", "blocks": "i32", "scale": "fp32",
+    }  # fmt: skip
+    shape, tiles = plan.shape, plan.tiles
+    constants = {
+        "HEADS": shape.query_heads, "CAUSAL": False, "HAS_TREE": True, "PAGE": 1,
+        "BM": tiles.rows, "BN": tiles.tokens, "DN": shape.main_dim,
+        "DR": shape.rope_dim, "BUFFERS": tiles.stages, "WITH_LSE": False, "OVERLAP": plan.overlap,
+    }  # fmt: skip
+    return _compile(hopper_kernel, types, constants, 90, tiles.warps, 1, GluonASTSource)
+
+
 def merge_resources(plan: Plan, capability: int) -> Resources:
     """Compile the merge kernel of `plan` for sm_`capability`."""
     types = {
         "PART": "*fp32", "PART_LSE": "*fp32", "PREFIX": "*i32", "ROW_START": "*i32", "OUT": "*bf16",
-        "LSE": "*fp32", "total_rows": "i32",
+        "LSE": "*fp32", "total_rows": "i32", "words_a_row": "i32", "splits": "i32", "blocks": "i32",
     }  # fmt: skip
     constants = {
-        "HEADS": plan.shape.query_heads, "HAS_TREE": True, "SPLITS": plan.splits, "BN": plan.tiles.tokens,
-        "DV": plan.shape.value_dim, "BD": min(128, plan.shape.value_dim), "BS": 32, "WITH_LSE": False,
+        "HEADS": plan.shape.query_heads, "HAS_TREE": True, "BN": plan.tiles.tokens,
+        "DV": plan.shape.value_dim, "BD": min(64, plan.shape.value_dim), "BS": 32, "WITH_LSE": False,
         "OVERLAP": plan.overlap,
     }  # fmt: skip
-    return _compile(merge_kernel, types, constants, capability, 4, 1)
+    return _compile(merge_kernel, types, constants, capability, 1, 1)
 
 
 def _compile(
-    kernel: Any, types: dict[str, str], constants: dict[str, Any], capability: int, warps: int, stages: int
+    kernel: Any,
+    types: dict[str, str],
+    constants: dict[str, Any],
+    capability: int,
+    warps: int,
+    stages: int,
+    source_type: type[ASTSource] = ASTSource,
 ) -> Resources:
     names = kernel.arg_names
     signature = {name: types.get(name, "constexpr") for name in names}
@@ -75,7 +101,7 @@ def _compile(
         for i, name in enumerate(names)
         if signature[name].startswith("*") or name.endswith("_stride")
     }
-    source = ASTSource(kernel, signature, constexprs=constants, attrs=aligned)
+    source = source_type(kernel, signature, constexprs=constants, attrs=aligned)
     compiled = triton.compile(
         source,
         target=GPUTarget("cuda", capability, 32),

@@ -66,13 +66,14 @@ def _launch_portable(
     split_kernel[(plan.row_blocks * shape.kv_heads, plan.splits, plan.batch)](
         query, keys, values, tree_keys, tree_values, cache.table, cache.table_start, cache.lengths,
         row_start, mask if mask is not None else row_start, out, lse_out, workspace.partial, workspace.lse,
-        keys.stride(0), values.stride(0), tree_keys.stride(0), tree_values.stride(0), query.shape[0], scale, cache.scale,
+        keys.stride(0), values.stride(0), tree_keys.stride(0), tree_values.stride(0), query.shape[0],
+        plan.mask_words, plan.splits, plan.row_blocks, scale, cache.scale,
         HEADS=shape.query_heads, GROUP=shape.group, CAUSAL=mask is None, HAS_TREE=tree is not None,
-        PAGE=cache.page_size, WORDS=plan.mask_words, SPLITS=plan.splits, BLOCKS=plan.row_blocks,
-        BM=tiles.rows, BN=tiles.tokens, DN=shape.main_dim, DR=shape.rope_dim, DV=shape.value_dim,
+        PAGE=cache.page_size, BM=tiles.rows, BN=tiles.tokens, DN=shape.main_dim, DR=shape.rope_dim, DV=shape.value_dim,
         SHARED=shape.shared_kv, STAGES=tiles.stages,
         PRECISION="ieee" if shape.cache is CacheType.FP32 else "tf32",
-        WITH_LSE=lse is not None, OVERLAP=plan.overlap, WIDEN=knobs.runtime.interpret, num_warps=tiles.warps, num_stages=tiles.stages,
+        WITH_LSE=lse is not None, OVERLAP=plan.overlap, WIDEN=knobs.runtime.interpret, num_warps=tiles.warps,
+        num_stages=tiles.stages,
     )  # fmt: skip
 
 
@@ -97,8 +98,8 @@ def _launch_hopper(
         query, cache.keys, tree_keys, cache.table, cache.table_start, cache.lengths, row_start,
         mask if mask is not None else row_start, out, lse if lse is not None else workspace.lse,
         workspace.partial, workspace.lse, cache.keys.stride(0), tree_keys.stride(0), query.shape[0],
-        scale, HEADS=shape.query_heads, CAUSAL=mask is None, HAS_TREE=tree is not None,
-        PAGE=cache.page_size, WORDS=plan.mask_words, SPLITS=plan.splits, BM=tiles.rows, BN=tiles.tokens,
+        plan.mask_words, plan.splits, scale, HEADS=shape.query_heads, CAUSAL=mask is None, HAS_TREE=tree is not None,
+        PAGE=cache.page_size, BM=tiles.rows, BN=tiles.tokens,
         DN=shape.main_dim, DR=shape.rope_dim, BUFFERS=tiles.stages, WITH_LSE=lse is not None,
         OVERLAP=plan.overlap, num_warps=tiles.warps,
     )  # fmt: skip
@@ -115,13 +116,12 @@ def _launch_merge(
     lse: torch.Tensor | None,
 ) -> None:
     shape = plan.shape
-    slice_dim = min(128, shape.value_dim)
-    chunk = min(64, 1 << (plan.splits - 1).bit_length())
+    slice_dim = min(64, shape.value_dim)
     grid = (plan.rows * shape.query_heads, shape.value_dim // slice_dim, plan.batch)
     extra = {"launch_pdl": True} if plan.overlap else {}
     merge_kernel[grid](
         workspace.partial, workspace.lse, lengths, row_start, out, lse if lse is not None else workspace.lse,
-        total_rows, HEADS=shape.query_heads, HAS_TREE=has_tree, SPLITS=plan.splits, BN=plan.tiles.tokens,
-        DV=shape.value_dim, BD=slice_dim, BS=chunk, WITH_LSE=lse is not None, OVERLAP=plan.overlap,
-        num_warps=2, num_stages=1, **extra,
+        total_rows, plan.splits, HEADS=shape.query_heads, HAS_TREE=has_tree, BN=plan.tiles.tokens,
+        DV=shape.value_dim, BD=slice_dim, BS=32, WITH_LSE=lse is not None, OVERLAP=plan.overlap,
+        num_warps=1, num_stages=1, **extra,
     )  # fmt: skip

@@ -1,10 +1,9 @@
 """The split kernel for sm_90 and a bf16 shared latent, in Gluon.
 
-One warpgroup turns tiles into softmax weights, with the scores of the next tile already under way;
-two own half of the value width each, multiply, and at once refill the tile's place, gathering
-latent rows by page table (cp.async, since a page may be a single row). Half of the queries stay in
-registers, which leaves shared memory for five tiles. Rows, splits, partial results and merge are
-those of `split_kernel`.
+Four warpgroups: one gathers latent rows by page table into a ring of two tiles (cp.async, since a
+page may be a single row), one turns a tile into softmax weights, two own half of the value width
+each and multiply. Scores of a tile overlap values of the one before. Rows, splits, partial results
+and merge are those of `split_kernel`.
 """
 
 import triton.language as tl
@@ -31,7 +30,7 @@ def _view(memory, SHAPE: gl.constexpr, LAYOUT: gl.constexpr):
     """The same bytes of shared memory as bf16 in another shape."""
     if _NEW_VIEW:
         return memory.reinterpret(gl.bfloat16, SHAPE, LAYOUT)
-    else:
+    else:  # noqa: RET505, an untaken branch must not be compiled
         return memory._reinterpret(gl.bfloat16, SHAPE, LAYOUT)
 
 
@@ -66,84 +65,55 @@ def _fetch(
 
 
 @gluon.jit
-def _scores(q_low, q_high, qr, kn, kr, full, turn, zero, BUFFERS: gl.constexpr, HALF: gl.constexpr):
-    """Begin queries times keys of the tile of `turn`, once it has landed."""
-    buffer = turn % BUFFERS
-    mbarrier.wait(full.index(buffer), turn // BUFFERS & 1)
-    fence_async_shared()
-    k = kn.index(buffer)
-    s = warpgroup_mma(qr, kr.index(buffer).permute((1, 0)), zero, use_acc=False, is_async=True)
-    s = warpgroup_mma(q_high, k.slice(HALF, HALF, dim=1).permute((1, 0)), s, is_async=True)
-    return warpgroup_mma(q_low, k.slice(0, HALF, dim=1).permute((1, 0)), s, is_async=True)
-
-
-@gluon.jit
-def _weigh(
-    s, m, l, tile, turn, mask, prefix, rows, prefix_tiles, node, column, scale, kr, decays, ready,
-    CAUSAL: gl.constexpr, WORDS: gl.constexpr, BM: gl.constexpr, BN: gl.constexpr, BUFFERS: gl.constexpr,
-):  # fmt: skip
-    """One step of the online softmax; the weights replace the tile's rope part, which is now dead."""
-    buffer = turn % BUFFERS
-    if tile >= prefix_tiles:
-        token = (tile - prefix_tiles) * BN + column
-        if CAUSAL:
-            seen = token[None, :] <= node[:, None]
-        else:
-            word = gl.minimum(token, rows - 1) // 32
-            words = gl.load(mask + node[:, None] * WORDS + word[None, :])
-            seen = ((words >> (token % 32)[None, :]) & 1) != 0
-        s = gl.where(seen & (token < rows)[None, :], s, -float("inf"))
-    elif (tile + 1) * BN > prefix:
-        s = gl.where((tile * BN + column < prefix)[None, :], s, -float("inf"))
-    m_new = gl.maximum(m, gl.max(s, 1) * scale)
-    base = gl.where(m_new == -float("inf"), 0.0, m_new)
-    p = gl.exp2(s * scale - base[:, None])
-    decay = gl.exp2(m - base)
-    weights: gl.constexpr = gl.NVMMASharedLayout(BN * 2, 16, 2)
-    _view(kr.index(buffer), [BM, BN], weights).store(p.to(gl.bfloat16))
-    decays.index(buffer).store(decay)
-    fence_async_shared()
-    mbarrier.arrive(ready.index(buffer), count=1)
-    return m_new, l * decay + gl.sum(p, 1)
-
-
-@gluon.jit
 def _score(
-    mask, lse_out, part_lse, first_row, prefix, rows, prefix_tiles, lo, hi, block, place, active, scale,
-    qh, qr, kn, kr, decays, sums, full, ready, loaded, done,
-    HEADS: gl.constexpr, CAUSAL: gl.constexpr, WORDS: gl.constexpr, BM: gl.constexpr, BN: gl.constexpr,
-    HALF: gl.constexpr, BUFFERS: gl.constexpr, WITH_LSE: gl.constexpr,
+    mask, words_a_row, lse_out, part_lse, first_row, prefix, rows, prefix_tiles, lo, hi, block, place, active, scale,
+    qn, qr, kn, kr, decays, sums, full, ready, loaded, done,
+    HEADS: gl.constexpr, CAUSAL: gl.constexpr, BM: gl.constexpr, BN: gl.constexpr,
+    BUFFERS: gl.constexpr, WITH_LSE: gl.constexpr,
 ):  # fmt: skip
-    """The softmax of one row block over tiles lo to hi."""
+    """The online softmax of one row block; a tile's weights replace its rope part, which is then dead."""
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
+    weights: gl.constexpr = gl.NVMMASharedLayout(BN * 2, 16, 2)
     folded = block * BM + gl.arange(0, BM, layout=gl.SliceLayout(1, layout))
     column = gl.arange(0, BN, layout=gl.SliceLayout(0, layout))
     node = gl.minimum(folded // HEADS, rows - 1)
-    m = gl.full([BM], -float("inf"), gl.float32, layout=gl.SliceLayout(1, layout))
-    l = gl.zeros([BM], gl.float32, layout=gl.SliceLayout(1, layout))
+    # Finite, so that a row that has seen nothing yet needs no special case: its weights are exp2(-inf).
+    m = gl.full([BM], -1e30, gl.float32, layout=gl.SliceLayout(1, layout))
+    den = gl.zeros([BM], gl.float32, layout=gl.SliceLayout(1, layout))
     zero = gl.zeros([BM, BN], gl.float32, layout=layout)
     mbarrier.wait(loaded, 0)
-    fence_async_shared()
-    staged = _view(kn.index(BUFFERS - 1), [BM, HALF], gl.NVMMASharedLayout(128, 16, 2))
-    q_low = staged.load(gl.DotOperandLayout(0, layout, 2))
-    s_next = _scores(q_low, qh, qr, kn, kr, full, 0, zero, BUFFERS, HALF)
-    for tile in range(lo, hi - 1):
+    for tile in range(lo, hi):
         turn = tile - lo
-        s = warpgroup_mma_wait(0, deps=[s_next])
-        s_next = _scores(q_low, qh, qr, kn, kr, full, turn + 1, zero, BUFFERS, HALF)
-        m, l = _weigh(
-            s, m, l, tile, turn, mask, prefix, rows, prefix_tiles, node, column, scale, kr, decays, ready,
-            CAUSAL, WORDS, BM, BN, BUFFERS,
-        )  # fmt: skip
-    s = warpgroup_mma_wait(0, deps=[s_next])
-    m, l = _weigh(
-        s, m, l, hi - 1, hi - 1 - lo, mask, prefix, rows, prefix_tiles, node, column, scale, kr, decays, ready,
-        CAUSAL, WORDS, BM, BN, BUFFERS,
-    )  # fmt: skip
-    total = gl.where(l == 0.0, 1.0, l)
+        buffer = turn % BUFFERS
+        mbarrier.wait(full.index(buffer), turn // BUFFERS & 1)
+        fence_async_shared()
+        s = warpgroup_mma(qr, kr.index(buffer).permute((1, 0)), zero, use_acc=False, is_async=True)
+        s = warpgroup_mma(qn, kn.index(buffer).permute((1, 0)), s, is_async=True)
+        s = warpgroup_mma_wait(0, deps=[s])
+        if tile >= prefix_tiles:
+            token = (tile - prefix_tiles) * BN + column
+            if CAUSAL:
+                seen = token[None, :] <= node[:, None]
+            else:
+                word = gl.minimum(token, rows - 1) // 32
+                words = gl.load(mask + node[:, None] * words_a_row + word[None, :])
+                seen = ((words >> (token % 32)[None, :]) & 1) != 0
+            s = gl.where(seen & (token < rows)[None, :], s, -float("inf"))
+        elif (tile + 1) * BN > prefix:
+            s = gl.where((tile * BN + column < prefix)[None, :], s, -float("inf"))
+        m_new = gl.maximum(m, gl.max(s, 1) * scale)
+        p = gl.exp2(s * scale - m_new[:, None])
+        decay = gl.exp2(m - m_new)
+        m = m_new
+        _view(kr.index(buffer), [BM, BN], weights).store(p.to(gl.bfloat16))
+        decays.index(buffer).store(decay)
+        fence_async_shared()
+        mbarrier.arrive(ready.index(buffer), count=1)
+        den = den * decay + gl.sum(p, 1)
+    total = gl.where(den == 0.0, 1.0, den)
     sums.store(total)
     mbarrier.arrive(done, count=1)
-    lse = gl.where(l == 0.0, -float("inf"), m + gl.log2(total))
+    lse = gl.where(den == 0.0, -float("inf"), m + gl.log2(total))
     flat = (first_row + node) * HEADS + folded % HEADS
     if active > 1:
         gl.store(part_lse + place + flat, lse, mask=folded < rows * HEADS)
@@ -152,61 +122,51 @@ def _score(
 
 
 @gluon.jit
-def _accumulate(
-    query, keys, tree_keys, k_stride, kt_stride, table, out, part, first_row, prefix, rows, prefix_tiles, lo, hi,
-    block, place, active, qh, qr, kn, kr, decays, sums, full, ready, loaded, done,
+def _produce(
+    query, keys, tree_keys, k_stride, kt_stride, table, first_row, prefix, rows, prefix_tiles, lo, hi, block,
+    qn, qr, kn, kr, full, empty, loaded,
     HEADS: gl.constexpr, PAGE: gl.constexpr, BM: gl.constexpr, BN: gl.constexpr, DN: gl.constexpr,
     DR: gl.constexpr, BUFFERS: gl.constexpr,
 ):  # fmt: skip
-    """Keep tiles coming, and weights times values, half of the value width to each warpgroup."""
-    load: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [8, 1], [1, 0])
-    half: gl.constexpr = DN // 2
+    """Copy the queries in, then keep the ring of tiles filled."""
+    load: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
     n = gl.arange(0, BN, layout=gl.SliceLayout(1, load))
-    pages = _lookup(table, lo, n, prefix, PAGE, BN)
-    for i in gl.static_range(BUFFERS - 1):
-        ahead = _lookup(table, lo + i + 1, n, prefix, PAGE, BN)
-        if lo + i < hi:
-            _fetch(
-                keys, tree_keys, k_stride, kt_stride, first_row, prefix, rows, prefix_tiles, lo + i, n, pages,
-                kn.index(i), kr.index(i), full.index(i), PAGE, BN, DN, DR, load,
-            )  # fmt: skip
+    ahead = _lookup(table, lo, n, prefix, PAGE, BN)
+    q_row = gl.minimum(block * BM + gl.arange(0, BM, layout=gl.SliceLayout(1, load)), rows * HEADS - 1)
+    q = (query + (first_row * HEADS + q_row).to(gl.int64) * (DN + DR))[:, None]
+    _copy(qr, q + DN + gl.arange(0, DR, layout=gl.SliceLayout(0, load))[None, :])
+    _copy(qn, q + gl.arange(0, DN, layout=gl.SliceLayout(0, load))[None, :])
+    async_copy.mbarrier_arrive(loaded, increment_count=False)
+    for tile in range(lo, hi):
+        turn = tile - lo
+        buffer = turn % BUFFERS
         pages = ahead
-        if i == 0:  # queries and first tile are needed at once; the last tile's place stages half of them
-            q_row = gl.minimum(block * BM + gl.arange(0, BM, layout=gl.SliceLayout(1, load)), rows * HEADS - 1)
-            q = (query + (first_row * HEADS + q_row).to(gl.int64) * (DN + DR))[:, None]
-            dh = gl.arange(0, half, layout=gl.SliceLayout(0, load))[None, :]
-            staged = _view(kn.index(BUFFERS - 1), [BM, half], gl.NVMMASharedLayout(128, 16, 2))
-            _copy(staged, q + dh)
-            _copy(qh, q + half + dh)
-            _copy(qr, q + DN + gl.arange(0, DR, layout=gl.SliceLayout(0, load))[None, :])
-            async_copy.mbarrier_arrive(loaded, increment_count=False)
+        ahead = _lookup(table, tile + 1, n, prefix, PAGE, BN)
+        mbarrier.wait(empty.index(buffer), (turn // BUFFERS & 1) ^ 1)
+        _fetch(
+            keys, tree_keys, k_stride, kt_stride, first_row, prefix, rows, prefix_tiles, tile, n, pages,
+            kn.index(buffer), kr.index(buffer), full.index(buffer), PAGE, BN, DN, DR, load,
+        )  # fmt: skip
 
-    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 2], [16, half, 16])
+
+@gluon.jit
+def _accumulate(
+    out, part, first_row, rows, lo, hi, block, place, active, kn, kr, decays, sums, ready, empty, done,
+    HEADS: gl.constexpr, BM: gl.constexpr, BN: gl.constexpr, DN: gl.constexpr, BUFFERS: gl.constexpr,
+):  # fmt: skip
+    """Weights times values, half of the value width to each warpgroup."""
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 2], [16, DN // 4, 16])
     weights: gl.constexpr = gl.NVMMASharedLayout(BN * 2, 16, 2)
     acc = gl.zeros([BM, DN], gl.float32, layout=layout)
     for tile in range(lo, hi):
         turn = tile - lo
         buffer = turn % BUFFERS
         mbarrier.wait(ready.index(buffer), turn // BUFFERS & 1)
-        if turn == 0:
-            if lo + BUFFERS - 1 < hi:  # the staged queries have been taken
-                _fetch(
-                    keys, tree_keys, k_stride, kt_stride, first_row, prefix, rows, prefix_tiles, lo + BUFFERS - 1,
-                    n, pages, kn.index(BUFFERS - 1), kr.index(BUFFERS - 1), full.index(BUFFERS - 1),
-                    PAGE, BN, DN, DR, load,
-                )  # fmt: skip
-                pages = _lookup(table, lo + BUFFERS, n, prefix, PAGE, BN)
         acc = acc * decays.index(buffer).load(gl.SliceLayout(1, layout))[:, None]
         p = _view(kr.index(buffer), [BM, BN], weights)
         acc = warpgroup_mma(p, kn.index(buffer), acc, is_async=True)
         acc = warpgroup_mma_wait(0, deps=[acc])
-        if tile + BUFFERS < hi:
-            _barrier()  # both warpgroups are done with the tile
-            _fetch(
-                keys, tree_keys, k_stride, kt_stride, first_row, prefix, rows, prefix_tiles, tile + BUFFERS, n,
-                pages, kn.index(buffer), kr.index(buffer), full.index(buffer), PAGE, BN, DN, DR, load,
-            )  # fmt: skip
-            pages = _lookup(table, tile + BUFFERS + 1, n, prefix, PAGE, BN)
+        mbarrier.arrive(empty.index(buffer), count=1)
     mbarrier.wait(done, 0)
     acc = acc / sums.load(gl.SliceLayout(1, layout))[:, None]
     folded = block * BM + gl.arange(0, BM, layout=gl.SliceLayout(1, layout))
@@ -219,12 +179,12 @@ def _accumulate(
         gl.store(out + flat.to(gl.int64)[:, None] * DN + column, acc.to(gl.bfloat16), mask=row_ok)
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=["total_rows", "words_a_row", "splits"])
 def hopper_kernel(
     Q, KC, KT, TABLE, TABLE_START, PREFIX, ROW_START, MASK, OUT, LSE, PART, PART_LSE,
-    k_stride, kt_stride, total_rows, scale,
-    HEADS: gl.constexpr, CAUSAL: gl.constexpr, HAS_TREE: gl.constexpr, PAGE: gl.constexpr, WORDS: gl.constexpr,
-    SPLITS: gl.constexpr, BM: gl.constexpr, BN: gl.constexpr, DN: gl.constexpr, DR: gl.constexpr,
+    k_stride, kt_stride, total_rows, words_a_row, splits, scale,
+    HEADS: gl.constexpr, CAUSAL: gl.constexpr, HAS_TREE: gl.constexpr, PAGE: gl.constexpr,
+    BM: gl.constexpr, BN: gl.constexpr, DN: gl.constexpr, DR: gl.constexpr,
     BUFFERS: gl.constexpr, WITH_LSE: gl.constexpr, OVERLAP: gl.constexpr,
 ):  # fmt: skip
     """Grid: (row blocks, splits, requests), as in `split_kernel`."""
@@ -234,14 +194,13 @@ def hopper_kernel(
     rows = gl.load(ROW_START + request + 1).to(gl.int32) - first_row
     table = TABLE + gl.load(TABLE_START + request)
     tree_rows = rows if HAS_TREE else 0
-    lo, hi, prefix_tiles, active = split_range(prefix, tree_rows, split, SPLITS, BN)
+    lo, hi, prefix_tiles, active = split_range(prefix, tree_rows, split, splits, BN)
     if OVERLAP:
         tl.extra.cuda.gdc_launch_dependents()
     if block * BM < rows * HEADS and lo < hi:
         swizzled: gl.constexpr = gl.NVMMASharedLayout(128, 16, 2)
         flat: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
-        half: gl.constexpr = DN // 2
-        qh = gl.allocate_shared_memory(gl.bfloat16, [BM, half], swizzled)
+        qn = gl.allocate_shared_memory(gl.bfloat16, [BM, DN], swizzled)
         qr = gl.allocate_shared_memory(gl.bfloat16, [BM, DR], swizzled)
         kn = gl.allocate_shared_memory(gl.bfloat16, [BUFFERS, BN, DN], swizzled)
         kr = gl.allocate_shared_memory(gl.bfloat16, [BUFFERS, BN, DR], swizzled)
@@ -249,12 +208,14 @@ def hopper_kernel(
         sums = gl.allocate_shared_memory(gl.float32, [BM], flat)
         full = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
         ready = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
+        empty = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
         loaded = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
         done = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
         for i in gl.static_range(BUFFERS):
-            mbarrier.init(full.index(i), count=256)  # each copying thread arrives when its copies land
+            mbarrier.init(full.index(i), count=128)  # each copying thread arrives when its copies land
             mbarrier.init(ready.index(i), count=1)
-        mbarrier.init(loaded, count=256)
+            mbarrier.init(empty.index(i), count=1)
+        mbarrier.init(loaded, count=128)
         mbarrier.init(done, count=1)
         place = split * total_rows * HEADS
         gl.warp_specialize(
@@ -262,22 +223,31 @@ def hopper_kernel(
                 (
                     _accumulate,
                     (
-                        Q, KC, KT, k_stride, kt_stride, table, OUT, PART, first_row, prefix, rows, prefix_tiles, lo, hi,
-                        block, place, active, qh, qr, kn, kr, decays, sums, full, ready, loaded, done,
-                        HEADS, PAGE, BM, BN, DN, DR, BUFFERS,
+                        OUT, PART, first_row, rows, lo, hi, block, place, active, kn, kr, decays, sums,
+                        ready, empty,
+                        done, HEADS, BM, BN, DN, BUFFERS,
                     ),
                 ),
                 (
                     _score,
                     (
-                        MASK + first_row * WORDS, LSE, PART_LSE, first_row, prefix, rows, prefix_tiles, lo, hi, block,
-                        place, active, scale, qh, qr, kn, kr, decays, sums, full, ready, loaded, done,
-                        HEADS, CAUSAL, WORDS, BM, BN, half, BUFFERS, WITH_LSE,
+                        MASK + first_row * words_a_row, words_a_row, LSE, PART_LSE, first_row, prefix, rows, prefix_tiles, lo,
+                        hi, block,
+                        place, active, scale, qn, qr, kn, kr, decays, sums, full, ready, loaded, done,
+                        HEADS, CAUSAL, BM, BN, BUFFERS, WITH_LSE,
+                    ),
+                ),
+                (
+                    _produce,
+                    (
+                        Q, KC, KT, k_stride, kt_stride, table, first_row, prefix, rows, prefix_tiles, lo, hi,
+                        block,
+                        qn, qr, kn, kr, full, empty, loaded, HEADS, PAGE, BM, BN, DN, DR, BUFFERS,
                     ),
                 ),
             ],
-            [4],
-            [176],
+            [4, 4],
+            [112, 40],
         )  # fmt: skip
     elif block * BM < rows * HEADS and split == 0:  # nothing to see at all
         layout: gl.constexpr = gl.BlockedLayout([1, 4], [1, 32], [8, 1], [1, 0])

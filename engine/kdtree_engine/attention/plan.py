@@ -14,10 +14,12 @@ from kdtree_engine.attention.shapes import MAX_TREE_ROWS, AttentionShape, CacheT
 from kdtree_engine.attention.tiles import HOPPER_TILES, Tiles, portable_tiles
 
 MAX_SPLITS = 512
-# Measured on an H200 in units of one tile: what a split costs beyond its tiles (first loads,
-# storing the partial result) and what the merge pays to read one more split.
-SPLIT_COST_TILES = 2.0
-MERGE_COST_TILES = 0.037
+# Fitted on an H200 (benchmarks/notes.md), in units of the time one program takes for one tile: what a
+# split costs before and after its tiles, what storing and merging one partial result costs, and the
+# share of the multiprocessors that already saturates memory.
+START_TILES = 2.0
+PARTIAL_TILES = 0.045
+SATURATING_SHARE = 0.87
 
 
 @dataclass(frozen=True)
@@ -47,21 +49,23 @@ def _up(value: int, unit: int) -> int:
     return -(-value // unit)
 
 
-def choose_splits(tiles: int, units: int, programs_at_once: int) -> int:
-    """Splits with the least modelled time, for `tiles` of context and `units` independent row blocks.
+def choose_splits(tiles: int, readers: int, row_blocks: int, programs_at_once: int) -> int:
+    """Splits with the least modelled time for `readers` (request, KV head) pairs of `tiles` tiles.
 
-    Time in tiles: rounds of resident programs times what one program does, plus the merge.
+    Each reader has `row_blocks` programs a split, which share what they read through the L2. Time is
+    the larger of what the programs take in rounds and what memory takes, plus the partial results.
     """
-    best, best_cost = 1, float(_up(units, programs_at_once) * tiles)
+    units = readers * row_blocks
+    memory = readers * tiles / (SATURATING_SHARE * programs_at_once)
+    best, best_cost = 1, max(float(_up(units, programs_at_once) * tiles), memory)
     for wanted in range(2, min(tiles, MAX_SPLITS) + 1):
-        per_split = _up(tiles, wanted)
-        used = _up(tiles, per_split)
-        if used != wanted:
+        each = _up(tiles, wanted)
+        if _up(tiles, each) != wanted:  # some splits would have no tile
             continue
-        rounds = _up(units * used, programs_at_once)
-        cost = rounds * (per_split + SPLIT_COST_TILES) + MERGE_COST_TILES * used * units
+        rounds = _up(units * wanted, programs_at_once)
+        cost = max(rounds * each, memory) + rounds * START_TILES + PARTIAL_TILES * wanted * units
         if cost < best_cost:
-            best, best_cost = used, cost
+            best, best_cost = wanted, cost
     return best
 
 
@@ -90,9 +94,11 @@ def make_plan(
         )
     hopper = portable is None and suits_hopper(shape, device)
     tiles = HOPPER_TILES if hopper else portable or portable_tiles(shape, device, rows)
-    units = batch * shape.kv_heads * _up(rows * shape.group, tiles.rows)
+    readers, row_blocks = batch * shape.kv_heads, _up(rows * shape.group, tiles.rows)
     count = _up(max_context, tiles.tokens) + _up(rows, tiles.tokens)
-    splits = choose_splits(count, units, device.multiprocessors * tiles.resident)
+    splits = choose_splits(count, readers, row_blocks, device.multiprocessors * tiles.resident)
     # Where the split kernel fills the card, early merge programs would crowd onto the few idle places.
-    overlap = device.capability >= 90 and splits > 1 and 2 * units * splits <= device.multiprocessors
+    overlap = (
+        device.capability >= 90 and splits > 1 and 2 * readers * row_blocks * splits <= device.multiprocessors
+    )
     return Plan(shape, batch, rows, max_context, tiles, splits, overlap, hopper)

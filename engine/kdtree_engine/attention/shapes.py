@@ -39,7 +39,11 @@ class AttentionShape:
     def __post_init__(self) -> None:
         if self.query_heads < 1 or self.kv_heads < 1 or self.query_heads % self.kv_heads:
             raise ValueError(f"{self.query_heads} query heads do not divide over {self.kv_heads} KV heads")
-        for name, width in (("main", self.main_dim), ("value", self.value_dim), ("rope", self.rope_dim or 16)):
+        for name, width in (
+            ("main", self.main_dim),
+            ("value", self.value_dim),
+            ("rope", self.rope_dim or 16),
+        ):
             if width < 16 or width & (width - 1):
                 raise ValueError(f"{name} width {width} is not a power of two from 16")
         if self.shared_kv and (self.value_dim != self.main_dim or self.kv_heads != 1):

@@ -10,11 +10,11 @@ import triton.language as tl
 
 
 @triton.jit
-def split_range(prefix, rows, split, SPLITS: tl.constexpr, BN: tl.constexpr):
+def split_range(prefix, rows, split, splits, BN: tl.constexpr):
     """First and one-past-last tile of `split`, the prefix's tile count, and how many splits have work."""
     prefix_tiles = tl.cdiv(prefix, BN)
     count = prefix_tiles + tl.cdiv(rows, BN)
-    each = tl.maximum(tl.cdiv(count, SPLITS), 1)
+    each = tl.maximum(tl.cdiv(count, splits), 1)
     lo = split * each
     return lo, tl.minimum(lo + each, count), prefix_tiles, tl.cdiv(count, each)
 
@@ -39,8 +39,8 @@ def _slots(tile, length, table, first_row, TREE: tl.constexpr, PAGE: tl.constexp
 
 @triton.jit
 def _walk(
-    acc, m, l, qn, qr, lo, hi, length, K, V, k_stride, v_stride, table, first_row, node, mask, scale,
-    TREE: tl.constexpr, CAUSAL: tl.constexpr, PAGE: tl.constexpr, WORDS: tl.constexpr, BN: tl.constexpr,
+    acc, m, den, qn, qr, lo, hi, length, K, V, k_stride, v_stride, table, first_row, node, mask, words_a_row, scale,
+    TREE: tl.constexpr, CAUSAL: tl.constexpr, PAGE: tl.constexpr, BN: tl.constexpr,
     DN: tl.constexpr, DR: tl.constexpr, DV: tl.constexpr, SHARED: tl.constexpr, STAGES: tl.constexpr,
     PRECISION: tl.constexpr, WIDEN: tl.constexpr,
 ):  # fmt: skip
@@ -63,41 +63,40 @@ def _walk(
             keep = keep & (token[None, :] <= node[:, None])
         if TREE and not CAUSAL:
             word = tl.minimum(token, length - 1) // 32
-            words = tl.load(mask + node[:, None] * WORDS + word[None, :])
+            words = tl.load(mask + node[:, None] * words_a_row + word[None, :])
             keep = keep & (((words >> (token % 32)[None, :]) & 1) != 0)
         s = tl.where(keep, s * scale, -float("inf"))
         m_new = tl.maximum(m, tl.max(s, 1))
-        base = tl.where(m_new == -float("inf"), 0.0, m_new)
-        p = tl.exp2(s - base[:, None])
-        decay = tl.exp2(m - base)
-        l = l * decay + tl.sum(p, 1)
+        p = tl.exp2(s - m_new[:, None])
+        decay = tl.exp2(m - m_new)
+        den = den * decay + tl.sum(p, 1)
         m = m_new
-        if SHARED:
-            v = k
-        else:
+        v = k
+        if not SHARED:
             v = tl.load(V + slot[:, None] * v_stride + tl.arange(0, DV)[None, :]).to(qn.dtype)
         acc = _dot(p.to(qn.dtype), v, acc * decay[:, None], PRECISION, WIDEN)
-    return acc, m, l
+    return acc, m, den
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["total_rows", "words_a_row", "splits", "blocks"])
 def split_kernel(
     Q, KC, VC, KT, VT, TABLE, TABLE_START, PREFIX, ROW_START, MASK, OUT, LSE, PART, PART_LSE,
-    k_stride, v_stride, kt_stride, vt_stride, total_rows, scale, kv_scale,
+    k_stride, v_stride, kt_stride, vt_stride, total_rows, words_a_row, splits, blocks,
+    scale, kv_scale,
     HEADS: tl.constexpr, GROUP: tl.constexpr, CAUSAL: tl.constexpr, HAS_TREE: tl.constexpr,
-    PAGE: tl.constexpr, WORDS: tl.constexpr, SPLITS: tl.constexpr, BLOCKS: tl.constexpr,
+    PAGE: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, DN: tl.constexpr, DR: tl.constexpr, DV: tl.constexpr,
     SHARED: tl.constexpr, STAGES: tl.constexpr, PRECISION: tl.constexpr, WITH_LSE: tl.constexpr,
     OVERLAP: tl.constexpr, WIDEN: tl.constexpr,
 ):  # fmt: skip
-    """Grid: (row blocks x KV heads, splits, requests). Row blocks of one split run side by side and share L2."""
-    block, kv_head = tl.program_id(0) % BLOCKS, tl.program_id(0) // BLOCKS
+    """Grid: (row blocks x KV heads, splits, requests): row blocks of a split run together, sharing L2."""
+    block, kv_head = tl.program_id(0) % blocks, tl.program_id(0) // blocks
     split, request = tl.program_id(1), tl.program_id(2)
     prefix = tl.load(PREFIX + request)
     first_row = tl.load(ROW_START + request)
     rows = tl.load(ROW_START + request + 1) - first_row
     tree_rows = rows if HAS_TREE else 0
-    lo, hi, prefix_tiles, active = split_range(prefix, tree_rows, split, SPLITS, BN)
+    lo, hi, prefix_tiles, active = split_range(prefix, tree_rows, split, splits, BN)
     if OVERLAP:
         tl.extra.cuda.gdc_launch_dependents()
     # With nothing to attend to at all, split 0 still writes the zero output.
@@ -113,27 +112,34 @@ def split_kernel(
         qr = qn
         if DR > 0:
             qr = tl.load(query + DN + tl.arange(0, DR)[None, :], mask=row_ok[:, None], other=0.0)
-        m = tl.full([BM], -float("inf"), tl.float32)
-        l = tl.zeros([BM], tl.float32)
+        # Finite, so that a row that has seen nothing yet needs no special case: its weights are exp2(-inf).
+        m = tl.full([BM], -1e30, tl.float32)
+        den = tl.zeros([BM], tl.float32)
         acc = tl.zeros([BM, DV], tl.float32)
-        acc, m, l = _walk(
-            acc, m, l, qn, qr, lo, tl.minimum(hi, prefix_tiles), prefix, KC + kv_head * (DN + DR), VC + kv_head * DV,
-            k_stride, v_stride, TABLE + tl.load(TABLE_START + request), first_row, node, MASK, scale * kv_scale,
-            False, CAUSAL, PAGE, WORDS, BN, DN, DR, DV, SHARED, STAGES, PRECISION, WIDEN)  # fmt: skip
+        acc, m, den = _walk(
+            acc, m, den, qn, qr, lo, tl.minimum(hi, prefix_tiles), prefix, KC + kv_head * (DN + DR),
+            VC + kv_head * DV,
+            k_stride, v_stride, TABLE + tl.load(TABLE_START + request), first_row, node, MASK,
+            words_a_row, scale * kv_scale,
+            False, CAUSAL, PAGE, BN, DN, DR, DV, SHARED, STAGES, PRECISION, WIDEN)  # fmt: skip
         if HAS_TREE:
             acc *= kv_scale
-            acc, m, l = _walk(
-                acc, m, l, qn, qr, tl.maximum(lo - prefix_tiles, 0), hi - prefix_tiles, rows,
+            acc, m, den = _walk(
+                acc, m, den, qn, qr, tl.maximum(lo - prefix_tiles, 0), hi - prefix_tiles, rows,
                 KT + kv_head * (DN + DR), VT + kv_head * DV, kt_stride, vt_stride, TABLE, first_row, node,
-                MASK + first_row * WORDS, scale,
-                True, CAUSAL, PAGE, WORDS, BN, DN, DR, DV, SHARED, 1, PRECISION, WIDEN)  # fmt: skip
+                MASK + first_row * words_a_row, words_a_row, scale,
+                True, CAUSAL, PAGE, BN, DN, DR, DV, SHARED, 1, PRECISION, WIDEN)  # fmt: skip
         else:
             acc *= kv_scale
-        total = tl.where(l == 0.0, 1.0, l)
-        lse = tl.where(l == 0.0, -float("inf"), m + tl.log2(total))
+        total = tl.where(den == 0.0, 1.0, den)
+        lse = tl.where(den == 0.0, -float("inf"), m + tl.log2(total))
         acc = acc / total[:, None]
         if active <= 1:  # alone: the result is final and the merge leaves it
-            tl.store(OUT + flat.to(tl.int64)[:, None] * DV + dv[None, :], acc.to(OUT.dtype.element_ty), mask=row_ok[:, None])
+            tl.store(
+                OUT + flat.to(tl.int64)[:, None] * DV + dv[None, :],
+                acc.to(OUT.dtype.element_ty),
+                mask=row_ok[:, None],
+            )
             if WITH_LSE:
                 tl.store(LSE + flat, lse * 0.6931471805599453, mask=row_ok)
         else:

@@ -119,7 +119,12 @@ def query_dtype(plan: Plan) -> torch.dtype:
 
 
 def _expect_kv(
-    what: str, keys: torch.Tensor, values: torch.Tensor | None, rows: int | None, plan: Plan, dtype: torch.dtype
+    what: str,
+    keys: torch.Tensor,
+    values: torch.Tensor | None,
+    rows: int | None,
+    plan: Plan,
+    dtype: torch.dtype,
 ) -> None:
     shape = plan.shape
     if (values is None) != shape.shared_kv:

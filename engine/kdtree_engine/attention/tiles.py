@@ -23,8 +23,8 @@ class Tiles:
     resident: int = 1
 
 
-# 64 rows fill a multiprocessor: half of their queries (40 KiB) and five tiles of 36 KiB in shared memory.
-HOPPER_TILES = Tiles(64, 32, 8, 5)
+# 64 rows of queries (72 KiB) and two tiles of 72 KiB fill the shared memory of a multiprocessor.
+HOPPER_TILES = Tiles(64, 64, 8, 2)
 
 
 def portable_tiles(shape: AttentionShape, device: Device, rows: int) -> Tiles:
@@ -33,7 +33,9 @@ def portable_tiles(shape: AttentionShape, device: Device, rows: int) -> Tiles:
     if shape.cache is CacheType.FP32:
         return Tiles(16, 16, 4, 1)
     if device.capability >= 120:
-        return Tiles(16, 32, 4, 2) if shape.shared_kv else Tiles(32 if folded > 16 else 16, 32, 4, 2)
+        return Tiles(16, 32, 8, 2) if shape.shared_kv else Tiles(32 if folded > 16 else 16, 32, 4, 2)
+    if device.capability >= 100 and (shape.shared_kv or shape.main_dim == 256):
+        return Tiles(16 if folded <= 16 else 32 if shape.shared_kv else 64, 32, 8, 2)
     if shape.shared_kv:
         return Tiles(64, 64, 8, 2) if folded > 16 else Tiles(16, 32, 4, 3)
     return Tiles(64 if folded > 16 else 16, 64, 4, 3, resident=2 if shape.main_dim < 256 else 1)

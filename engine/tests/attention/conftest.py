@@ -1,4 +1,4 @@
-"""Without a GPU the Triton kernels run under Triton's interpreter; it must be chosen before they are imported."""
+"""Without a GPU the kernels run under Triton's interpreter, which must be chosen before they are imported."""
 
 import os
 

@@ -38,7 +38,9 @@ def solve(
     workspace.partial.fill_(torch.nan)
     workspace.lse.fill_(torch.nan)
     total, heads = problem.query.shape[:2]
-    out = torch.full((total, heads, problem.shape.value_dim), torch.nan, dtype=problem.query.dtype, device=GPU)
+    out = torch.full(
+        (total, heads, problem.shape.value_dim), torch.nan, dtype=problem.query.dtype, device=GPU
+    )
     lse = torch.full((total, heads), torch.nan, device=GPU)
     tree_attention(plan, workspace, problem.query, problem.row_start, problem.cache, problem.tree, out, lse)
     return out, lse
@@ -98,7 +100,9 @@ def cpu(problem: Problem) -> Problem:
 def test_any_ragged_batch_matches_float64(name, requests, page_size, tree, splits, slack, seed):
     lengths, rows = [r[0] for r in requests], [r[1] for r in requests]
     max_rows = max(rows) + slack
-    problem = make_problem(SHAPES[name], lengths, rows, page_size, tree, seed=seed, max_rows=max_rows, device=GPU)
+    problem = make_problem(
+        SHAPES[name], lengths, rows, page_size, tree, seed=seed, max_rows=max_rows, device=GPU
+    )
     check(problem, max(lengths) + slack, max_rows, splits)
 
 

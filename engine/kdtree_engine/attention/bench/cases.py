@@ -77,3 +77,16 @@ class Inputs:
         token = torch.arange(self.case.context, device="cuda")
         page, offset = token // self.case.page, token % self.case.page
         return [(t[:, page].long() * self.case.page + offset).flatten() for t in self.tables]
+
+
+def case_grid(
+    shape: AttentionShape, name: str, contexts: tuple[int, ...], rows: tuple[int, ...]
+) -> list[Case]:
+    """Batch 1 at every context, batch 8 at 5.5k and 32k where asked for, pages of one token."""
+    cases = [Case(name, shape, 1, context, row) for context in contexts for row in rows]
+    return cases + [Case(name, shape, 8, c, row) for c in (5568, 32768) if c in contexts for row in rows]
+
+
+def page_cases(case: Case, pages: tuple[int, ...] = (1, 16, 64)) -> list[Case]:
+    """The same case with other page sizes."""
+    return [Case(case.name, case.shape, case.batch, case.context, case.rows, page) for page in pages]

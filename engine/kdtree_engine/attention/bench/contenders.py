@@ -18,13 +18,14 @@ Calls = Sequence[Callable[[], None]]
 
 
 def ours(inputs: Inputs, device: Device, tiles: Tiles | None = None) -> Calls:
-    """Our call with the plan it would choose in the engine, or with the given tiles."""
+    """Our call with the plan it would choose in the engine, or the portable kernel with the given tiles."""
     case = inputs.case
-    plan = make_plan(case.shape, device, case.batch, case.rows, case.context, tiles)
+    plan = make_plan(case.shape, device, case.batch, case.rows, case.context, portable=tiles)
     workspace = Workspace.allocate(plan, "cuda")
     return [
         partial(
-            tree_attention, plan, workspace, inputs.query, inputs.row_start, inputs.cache(i), inputs.tree, inputs.out
+            tree_attention, plan, workspace, inputs.query, inputs.row_start, inputs.cache(i), inputs.tree,
+            inputs.out,
         )
         for i in range(inputs.copies)
     ]  # fmt: skip
@@ -49,7 +50,8 @@ def stock(inputs: Inputs) -> Calls:
         values = cache.keys[..., : shape.value_dim] if cache.values is None else cache.values
         extend_attention_fwd(
             inputs.query, inputs.tree.keys, own, inputs.out, cache.keys, values, inputs.row_start, kv_start,
-            inputs.slot_lists[copy], mask, True, mask_start, case.rows, 1.0, 1.0, sm_scale=shape.key_dim**-0.5,
+            inputs.slot_lists[copy], mask, True, mask_start, case.rows, 1.0, 1.0,
+            sm_scale=shape.key_dim**-0.5,
         )  # fmt: skip
 
     return [partial(call, i) for i in range(inputs.copies)]
@@ -66,7 +68,8 @@ def flashmla(inputs: Inputs) -> Calls:
     def call(copy: int) -> None:
         cache = inputs.cache(copy)
         flash_mla_with_kvcache(
-            query, cache.keys.view(-1, 64, 1, shape.key_dim), cache.table, inputs.lengths, shape.value_dim, meta,
+            query, cache.keys.view(-1, 64, 1, shape.key_dim), cache.table, inputs.lengths, shape.value_dim,
+            meta,
             splits, softmax_scale=shape.key_dim**-0.5, causal=False,
         )  # fmt: skip
 
