@@ -14,6 +14,7 @@ from kdops.serving import log_lines, metrics
 
 pytestmark = [pytest.mark.lab, pytest.mark.engine]
 
+WATCHDOG_S = 10
 PROMPT = "def fibonacci(n):\n    "
 
 
@@ -21,7 +22,9 @@ PROMPT = "def fibonacci(n):\n    "
 def served(lab):
     """lab0 serving the ddtree profile; stopped and cleaned at the end."""
     lab.clean("lab0")
-    done = kdops(lab, "deploy", "lab0", "--profile", "ddtree", timeout=400)
+    changes = [f"engine_watchdog={WATCHDOG_S}", "engine_chunked_prefill=4096"]
+    options = [word for change in changes for word in ("--set", change)]
+    done = kdops(lab, "deploy", "lab0", "--profile", "ddtree", *options, timeout=400)
     assert done.returncode == 0, done.stderr
     yield lab
     lab.clean("lab0")
@@ -100,6 +103,24 @@ def test_edits_on_the_host_are_drift(served):
     finally:
         served.ssh("lab0", f"cp /root/unit {unit}; rm -r {unit}.d; systemctl daemon-reload")
     assert document(served, "status", "lab0")["hosts"][0]["drift"] == []
+
+
+def test_a_long_prefill_is_no_hang_and_a_stopped_scheduler_is(served):
+    def shown(name):
+        return served.ssh("lab0", f"systemctl show -P {name} kdtree-lab0")
+
+    before = shown("InvocationID")
+    answer = document(served, "generate", "lab0", "word " * 7000, "--max-new-tokens", "1")
+    assert answer["prompt_tokens"] > 6000
+    assert shown("InvocationID") == before
+
+    served.ssh("lab0", "kill -STOP $(pgrep -f ^sglang::scheduler)")
+    eventually(lambda: shown("InvocationID") != before, "systemd starts it anew", 4 * WATCHDOG_S)
+    words = served.ssh("lab0", f"journalctl -o cat UNIT=kdtree-lab0.service INVOCATION_ID={before}")
+    assert f"Watchdog timeout (limit {WATCHDOG_S}s)!" in words
+    eventually(lambda: shown("ActiveState") == "active", "it serves again", 120)
+    assert shown("NRestarts") == "1"
+    document(served, "generate", "lab0", PROMPT, "--max-new-tokens", "8")
 
 
 def test_stop_lets_a_running_request_finish(served):
