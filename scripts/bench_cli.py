@@ -68,7 +68,7 @@ def config_from_nothing() -> None:
 
 
 def deploy(inventory: str, profile: str, *, changes: bool) -> float:
-    """Deploy and return the seconds its engine took to get ready; end the benchmark if it did not do as told."""
+    """Deploy and return the seconds its engine took to get ready; end here if it did not do as told."""
     done = json.loads(kdops("deploy", "lab0", "--profile", profile, "-i", inventory, "--json"))
     if done["changed"] is not changes:
         sys.exit(f"the deploy of {profile} should {'' if changes else 'not '}have changed lab0")
