@@ -88,6 +88,18 @@ class LabHandle:
     def find(self, host: str) -> LabHost:
         return control.find(self.lab, host)[0]
 
+    def clock(self, host: str) -> str:
+        """The host's time, for `count_starts`."""
+        return self.ssh(host, "date +@%s")
+
+    def count_starts(self, host: str, since: str) -> None:
+        """Add the engine's starts on a host since then to those of the whole test run (.ci/run)."""
+        if counter := os.environ.get("KDOPS_ENGINE_STARTS"):
+            journal = f"journalctl -u kdtree-{host} --since {since} -o cat"
+            starts = int(self.ssh(host, f"{journal} | grep -c '^Starting '", check=False) or 0)
+            with Path(counter).open("a") as file:
+                file.write(f"{host}\n" * starts)
+
     def clean(self, host: str) -> None:
         """Bring a host back to on, connected, without anything of kdops but its environments."""
         if not self.is_on(host):

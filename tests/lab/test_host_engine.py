@@ -22,11 +22,13 @@ PROMPT = "def fibonacci(n):\n    "
 def served(lab):
     """lab0 serving the ddtree profile; stopped and cleaned at the end."""
     lab.clean("lab0")
+    since = lab.clock("lab0")
     changes = [f"engine_watchdog={WATCHDOG_S}", "engine_chunked_prefill=4096"]
     options = [word for change in changes for word in ("--set", change)]
     done = kdops(lab, "deploy", "lab0", "--profile", "ddtree", *options, timeout=400)
     assert done.returncode == 0, done.stderr
     yield lab
+    lab.count_starts("lab0", since)
     lab.clean("lab0")
 
 
