@@ -38,7 +38,8 @@ def split_resources(plan: Plan, capability: int) -> Resources:
         "Q": compute, "KC": cached, "VC": cached, "KT": compute, "VT": compute, "OUT": compute,
         "TABLE": "*i32", "TABLE_START": "*i32", "PREFIX": "*i32", "ROW_START": "*i32", "MASK": "*i32",
         "LSE": "*fp32", "PART": "*fp32", "PART_LSE": "*fp32", "k_stride": "i32", "v_stride": "i32",
-        "kt_stride": "i32", "vt_stride": "i32", "total_rows": "i32", "words_a_row": "i32", "splits": "i32", "blocks": "i32", "scale": "fp32", "kv_scale": "fp32",
+        "kt_stride": "i32", "vt_stride": "i32", "total_rows": "i32", "words_a_row": "i32", "splits": "i32",
+        "blocks": "i32", "scale": "fp32", "kv_scale": "fp32",
     }  # fmt: skip
     shape, tiles = plan.shape, plan.tiles
     constants = {
@@ -60,7 +61,8 @@ def hopper_resources(plan: Plan) -> Resources:
     types = {
         "Q": "*bf16", "KC": "*bf16", "KT": "*bf16", "OUT": "*bf16", "TABLE": "*i32", "TABLE_START": "*i32",
         "PREFIX": "*i32", "ROW_START": "*i32", "MASK": "*i32", "LSE": "*fp32", "PART": "*fp32",
-        "PART_LSE": "*fp32", "k_stride": "i32", "kt_stride": "i32", "total_rows": "i32", "words_a_row": "i32", "splits": "i32", "blocks": "i32", "scale": "fp32",
+        "PART_LSE": "*fp32", "k_stride": "i32", "kt_stride": "i32", "total_rows": "i32",
+        "words_a_row": "i32", "splits": "i32", "blocks": "i32", "scale": "fp32",
     }  # fmt: skip
     shape, tiles = plan.shape, plan.tiles
     constants = {

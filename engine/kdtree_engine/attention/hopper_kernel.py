@@ -66,7 +66,8 @@ def _fetch(
 
 @gluon.jit
 def _score(
-    mask, words_a_row, lse_out, part_lse, first_row, prefix, rows, prefix_tiles, lo, hi, block, place, active, scale,
+    mask, words_a_row, lse_out, part_lse, first_row, prefix, rows, prefix_tiles, lo, hi, block, place,
+    active, scale,
     qn, qr, kn, kr, decays, sums, full, ready, loaded, done,
     HEADS: gl.constexpr, CAUSAL: gl.constexpr, BM: gl.constexpr, BN: gl.constexpr,
     BUFFERS: gl.constexpr, WITH_LSE: gl.constexpr,
@@ -231,7 +232,8 @@ def hopper_kernel(
                 (
                     _score,
                     (
-                        MASK + first_row * words_a_row, words_a_row, LSE, PART_LSE, first_row, prefix, rows, prefix_tiles, lo,
+                        MASK + first_row * words_a_row, words_a_row, LSE, PART_LSE, first_row, prefix, rows,
+                        prefix_tiles, lo,
                         hi, block,
                         place, active, scale, qn, qr, kn, kr, decays, sums, full, ready, loaded, done,
                         HEADS, CAUSAL, BM, BN, BUFFERS, WITH_LSE,

@@ -39,7 +39,8 @@ def _slots(tile, length, table, first_row, TREE: tl.constexpr, PAGE: tl.constexp
 
 @triton.jit
 def _walk(
-    acc, m, den, qn, qr, lo, hi, length, K, V, k_stride, v_stride, table, first_row, node, mask, words_a_row, scale,
+    acc, m, den, qn, qr, lo, hi, length, K, V, k_stride, v_stride, table, first_row, node, mask, words_a_row,
+    scale,
     TREE: tl.constexpr, CAUSAL: tl.constexpr, PAGE: tl.constexpr, BN: tl.constexpr,
     DN: tl.constexpr, DR: tl.constexpr, DV: tl.constexpr, SHARED: tl.constexpr, STAGES: tl.constexpr,
     PRECISION: tl.constexpr, WIDEN: tl.constexpr,

@@ -12,7 +12,6 @@ from kdtree_engine.attention.tiles import portable_tiles
 SHAPES = {
     "mla": mla(8),
     "mla-fp8": mla(8, CacheType.FP8_E4M3),
-    "gqa-128": gqa(16, 2, 128),
     "gqa-256": gqa(16, 2, 256),
 }
 

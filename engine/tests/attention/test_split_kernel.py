@@ -82,7 +82,7 @@ def cpu(problem: Problem) -> Problem:
 
 
 @settings(
-    max_examples=15,
+    max_examples=12,
     deadline=None,
     derandomize=True,
     phases=(Phase.explicit, Phase.generate),  # shrinking runs the interpreter hundreds of times
