@@ -4,6 +4,8 @@ every process.
 
 from __future__ import annotations
 
+import os
+
 from kdtree_engine.options import RefusedError
 
 
@@ -20,7 +22,7 @@ def register() -> None:
 
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    from kdtree_engine.sglang import redaction, registration, telemetry
+    from kdtree_engine.sglang import attention, redaction, registration, telemetry
 
     registration.register_algorithm()
     around, before, after = HookType.AROUND, HookType.BEFORE, HookType.AFTER
@@ -39,3 +41,5 @@ def register() -> None:
         (compat.VERIFY_DONE, telemetry.verify_done, before),
     ):
         HookRegistry.register(target, hook, kind)
+    if attention.wanted(os.environ):
+        HookRegistry.register(compat.TRITON_BACKEND, attention.fill_slots, after)

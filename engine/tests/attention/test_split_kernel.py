@@ -111,6 +111,10 @@ def test_wide_trees_cross_tiles_and_mask_words(name):
     check(make_problem(SHAPES[name], [37], [70], 16, seed=3, device=GPU), 37, 70)
 
 
+def test_the_merge_reads_every_split_of_many():
+    check(make_problem(SHAPES["gqa-fp32"], [640], [2], seed=8, device=GPU), 640, 2, splits=41)
+
+
 @pytest.mark.parametrize("logit_scale", [0.0, 300.0, 1e5])
 def test_extreme_logits_neither_overflow_nor_lose_the_peak(logit_scale):
     problem = make_problem(SHAPES["gqa-fp32"], [50, 3], [5, 2], logit_scale=logit_scale, seed=4, device=GPU)
