@@ -112,7 +112,7 @@ def _notes(found: HostStatus, state: str) -> list[str]:
             f"result {found.unit.result}, exit status {found.unit.exit_status}: see kdops logs {found.host}"
         )
     if found.engine and found.engine.health == "no answer" and state == "running":
-        notes.append("the engine does not answer /health within 1 s: busy, or hung")
+        notes.append("the engine does not answer /ping within 1 s: busy, or hung")
     if found.engine and state == "unhealthy":
         notes.append(f"systemd says ready, but HTTP on port {found.engine.port} says: {found.engine.health}")
     if found.drift:

@@ -109,7 +109,8 @@ def engine(service: str, manifest: Any, port: int) -> dict[str, Any]:
         key = Path(f"/etc/kdops/credentials/{service}.api_key").read_text().strip()
     except OSError:
         key = None
-    paths = ("/health", "/metrics", "/server_info")
+    # Not /health: that one generates a token and takes a second by design (SGLang 0.5.23, http_server.py).
+    paths = ("/ping", "/metrics", "/server_info")
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         health, metrics, info = pool.map(lambda path: fetch(address, port, path, key), paths)
     return {

@@ -16,7 +16,7 @@ UNIT = "kdtree-{service}.service"
 ENGINE = """
 import http.server, os, signal, socket, sys, threading, time
 ANSWERS = {
-    "/health": b"",
+    "/ping": b"",
     "/metrics": b'sglang:gen_throughput{a="b"} 237.5\\nsglang:num_running_reqs{a="b"} 1.0\\n',
     "/server_info": b'{"version": "0.5.23", "api_key": "open-sesame", "internal_states": [{}]}',
 }

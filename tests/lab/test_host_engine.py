@@ -72,6 +72,7 @@ def test_status_of_a_serving_host(served):
     eventually(lambda: told()["al_source"] == "engine", "the launcher tells its acceptance length", 20)
     row = told()
     assert (row["state"], row["profile"], row["drift"], row["restarts"]) == ("running", "ddtree", [], 0)
+    assert row["notes"] == []
     assert row["release"].startswith("ddtree-")
     assert row["running"] == 0
     assert 1 < row["acceptance_length"] <= 8

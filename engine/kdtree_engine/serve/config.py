@@ -12,7 +12,7 @@ from kdtree_engine.options import RefusedError
 
 # SGLang would log these from its arguments; the launcher takes them as systemd credentials.
 _SECRET_KEYS = ("api-key", "admin-api-key")
-_QUIET_PATHS = ("/health", "/health_generate", "/metrics", "/ready", "/server_info")
+_QUIET_PATHS = ("/health", "/health_generate", "/metrics", "/ping", "/ready", "/server_info")
 
 
 def config_path(argv: Sequence[str]) -> Path:

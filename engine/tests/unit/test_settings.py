@@ -78,4 +78,4 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 
 def test_polls_stay_out_of_the_access_log() -> None:
     assert config.quiet_paths(["/mine", "/metrics"])[-1] == "/mine"
-    assert {"/health", "/metrics"} <= set(config.quiet_paths(None))
+    assert {"/health", "/metrics", "/ping"} <= set(config.quiet_paths(None))
