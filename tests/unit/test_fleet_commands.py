@@ -71,7 +71,8 @@ def test_config_as_json(kdops) -> None:
     assert (document["host"], document["profile"]) == ("lab0", "ddtree")
     assert document["memory"]["tokens"] == 8192
     by_key = {row["key"]: row for row in document["settings"]}
-    assert by_key["engine_environment"]["value"] == {"HF_HUB_OFFLINE": "1", "SGLANG_USE_CPU_ENGINE": "1"}
+    names = ("HF_HUB_OFFLINE", "OMP_NUM_THREADS", "SGLANG_USE_CPU_ENGINE")
+    assert by_key["engine_environment"]["value"] == dict.fromkeys(names, "1")
 
 
 def test_config_hides_secrets(kdops) -> None:
