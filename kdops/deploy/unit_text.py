@@ -34,9 +34,9 @@ def directives(text: str) -> tuple[Directive, ...]:
             section = stripped[1:-1]
             continue
         key, equals, value = stripped.partition("=")
-        if not equals:
-            continue
         key, value = key.strip(), value.strip()
+        if not (equals and key):
+            continue
         if not value:
             found = [d for d in found if (d.section, d.key) != (section, key)]
             continue
