@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from kdops import __version__, paths
+from kdops.errors import UsageError
 from kdops.fleet.raw import RawHost, RawInventory
 
 _ENV_LOOKUP = re.compile(r"""\b(?:lookup|query|q)\(\s*['"](?:ansible\.builtin\.)?env['"]\s*,([^)]*)\)""")
@@ -24,12 +25,25 @@ def read(inventory: Path) -> RawInventory:
     path = paths.cache() / "inventory" / f"{key}.json"
     if key and (found := _load(path)):
         return found
-    from kdops.fleet import inventory as ansible_inventory
-
-    result = ansible_inventory.read(inventory)
+    result = _with_ansible(inventory)
     if key:
         _store(path, result)
     return result
+
+
+def _with_ansible(inventory: Path) -> RawInventory:
+    """Raises UsageError also when Ansible cannot even be imported: it reads its own settings then."""
+    from ansible.errors import AnsibleError
+
+    try:
+        from kdops.fleet import inventory as ansible_inventory
+    except AnsibleError as error:
+        raise UsageError(
+            "Ansible does not start here",
+            cause=" ".join(str(error).split()),
+            remedy="set ANSIBLE_HOME to a folder you may write, or correct ansible.cfg",
+        ) from None
+    return ansible_inventory.read(inventory)
 
 
 def _key(inventory: Path) -> str | None:

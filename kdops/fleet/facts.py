@@ -102,12 +102,14 @@ def known(host: Host, config: EngineConfig, variable: str = "engine_model_facts"
         )
     folder = config.model if variable == "engine_model_facts" else config.draft_model
     path = Path(folder or "/nonexistent") / "config.json"
-    if not path.is_absolute() or not path.is_file():
-        return None
     try:
+        if not path.is_absolute() or not path.is_file():
+            return None
         document = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: {error}") from None
+    if not isinstance(document, Mapping):
+        raise ValueError(f"{path}: not a JSON object")
     weights = sum(file.stat().st_size for file in path.parent.glob("*.safetensors"))
     return from_config(document, weight_bytes=weights or None, source=str(path))
 

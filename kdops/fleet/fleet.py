@@ -97,9 +97,11 @@ def _where(inventory: Path | None) -> Path:
         return next(
             (path for path in (Path("inventories"), config) if path.is_dir()), paths.data("inventories")
         )
-    if not named.exists():
+    if not (named.is_file() or named.is_dir()):
         raise UsageError(
-            f"inventory {named} does not exist",
+            f"inventory {named} is no file or folder"
+            if named.exists()
+            else f"inventory {named} does not exist",
             cause="-i names it" if inventory else "$KDOPS_INVENTORY names it",
             remedy="name an Ansible inventory file, or a folder of them",
         )

@@ -40,8 +40,8 @@ def from_text(name: str, text: str) -> Any:
         return text
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise Wrong(f"{text!r} is not valid YAML; allowed: {allowed(name)}") from None
+    except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: !!int abc, 2026-99-99, 5000 digits
+        raise Wrong(f"{text[:80]!r} is not valid YAML; allowed: {allowed(name)}") from None
 
 
 def allowed(name: str) -> str:
@@ -118,7 +118,7 @@ def _environment(name: str, _hint: Any, value: Any) -> Mapping[str, str]:
     if not isinstance(value, dict):
         raise Wrong(f"{value!r} is not a mapping of names to text")
     for key, text in value.items():
-        if not _ENV_NAME.fullmatch(key):
+        if not isinstance(key, str) or not _ENV_NAME.fullmatch(key):
             raise Wrong(f"{key!r} is not the name of an environment variable")
         if key.startswith("KDTREE_") or key == "PYTHONPATH":
             raise Wrong(f"{key} is set by kdops itself; use its engine_* key")
@@ -132,7 +132,7 @@ def _options(name: str, _hint: Any, value: Any) -> Mapping[str, Any]:
         raise Wrong(f"{value!r} is not a mapping of options to values, such as {{enable-cache-report: true}}")
     owned = {row.flag: key for key, row in SETTINGS.items() if row.flag}
     for key, item in value.items():
-        if not _FLAG.fullmatch(key):
+        if not isinstance(key, str) or not _FLAG.fullmatch(key):
             raise Wrong(f"{key!r} is not an option name (lower case, no leading dashes)")
         if f"--{key}" in owned:
             raise Wrong(f"--{key} has its own key: engine_{owned[f'--{key}']}")

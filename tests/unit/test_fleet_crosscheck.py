@@ -95,6 +95,14 @@ def test_facts_may_come_from_the_models_own_folder(tmp_path: Path) -> None:
     assert "knows 4096 positions" in caught.value.cause
 
 
+def test_a_models_folder_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("[1]")
+    for folder, said in ((str(tmp_path), "not a JSON object"), ("/" + "a" * 5000, "name too long")):
+        with pytest.raises(UsageError) as caught:
+            engine_config(host(tmp_path, f"engine_model: {folder}\n"), "autoregressive")
+        assert said in caught.value.cause
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -71,6 +71,8 @@ def test_missing_and_empty_places_are_told(tmp_path: Path, monkeypatch: pytest.M
         fleet.load(tmp_path / "nowhere.yml")
     with pytest.raises(UsageError, match="no inventory in"):
         fleet.load(tmp_path)
+    with pytest.raises(UsageError, match="is no file or folder"):
+        fleet.load(Path("/dev/null"))
     monkeypatch.setenv("KDOPS_INVENTORY", str(tmp_path / "gone"))
     with pytest.raises(UsageError) as caught:
         fleet.load()

@@ -169,6 +169,12 @@ def test_required_settings_are_asked_for(tmp_path: Path) -> None:
         ("extra_args", "{log-level: -v}", "starts with a dash"),
         ("extra_args", "{x: {y: 1}}", "list of them"),
         ("extra_args", "[--a, b]", "mapping"),
+        ("extra_args", "{1: a}", "option name"),
+        ("environment", "{null: a}", "environment variable"),
+        ("tp", "2026-99-99", "not valid YAML"),
+        ("tp", "!!int abc", "not valid YAML"),
+        ("tp", "9" * 5000, "not valid YAML"),
+        ("tp", "[" * 3000, "not valid YAML"),
     ],
 )
 def test_wrong_values_say_what_is_allowed(tmp_path: Path, key: str, value: str, said: str) -> None:
@@ -193,7 +199,7 @@ def test_service_is_the_hosts_own(tmp_path: Path) -> None:
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text() | st.integers(), inner, max_size=3),
 )
 
 
