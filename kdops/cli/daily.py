@@ -15,6 +15,7 @@ import typer
 from kdops.cli.config import HOST, INVENTORY, JSON, load
 from kdops.cli.output import emit, emit_json, say
 from kdops.errors import ExitCode, KdopsError, UsageError
+from kdops.text import printable
 
 if TYPE_CHECKING:
     from kdops.fleet import Host
@@ -139,7 +140,6 @@ def history(
 
 def _act(action: str, name: str, inventory: Path | None, *, now: bool, as_json: bool) -> None:
     from kdops.host import HostConnection, service
-    from kdops.host.journal import printable
 
     host = load(inventory).one(name)
     told: list[str] = []
@@ -201,7 +201,6 @@ def _pattern(grep: str | None) -> re.Pattern[str] | None:
 
 
 def _line(entry: Entry, as_json: bool) -> str:
-    from kdops.host.journal import printable
 
     if as_json:
         return json.dumps(dataclasses.asdict(entry))

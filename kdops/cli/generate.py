@@ -11,6 +11,7 @@ import typer
 from kdops.cli.config import HOST, INVENTORY, JSON, load
 from kdops.cli.output import emit, emit_json, say
 from kdops.errors import UsageError
+from kdops.text import printable
 
 if TYPE_CHECKING:
     from kdops.serving import Generation
@@ -34,7 +35,6 @@ def generate(
     """Send one prompt to the host's engine (greedy) and show the text, tokens/s and acceptance length."""
     from kdops.host import HostConnection, probe
     from kdops.host.credentials import api_key
-    from kdops.host.journal import printable
     from kdops.serving import SglangClient
 
     if not prompt:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import sys
 import traceback
 
@@ -11,6 +13,8 @@ from kdops import __version__, paths
 from kdops.cli import config, daily, deploy, generate, lab
 from kdops.cli.output import say, show_error
 from kdops.errors import ExitCode, KdopsError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 app = typer.Typer(
     name="kdops",
@@ -47,6 +51,14 @@ def _crash_report() -> str:
     return f"this bug; its trace is in {path}, please attach it"
 
 
+def _full(error: OSError) -> KdopsError:
+    return KdopsError(
+        "nothing can be written here",
+        cause=f"{error.filename or 'output or temporary files'}: {error.strerror}",
+        remedy="free space on this machine, or set TMPDIR and KDOPS_CACHE to a folder on another disk",
+    )
+
+
 config.register(app)
 daily.register(app)
 deploy.register(app)
@@ -56,12 +68,18 @@ lab.register(app)
 
 def main() -> None:
     """Run the command line; every failure ends in a message and one of the documented exit codes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # in the locale C, "×" must not end the command
+            stream.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="kdops")
     except KdopsError as error:
         show_error(error)
         sys.exit(error.code)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            show_error(_full(error))
+            sys.exit(ExitCode.FAILED)
         say(f"error: kdops itself failed: {type(error).__name__}: {error}")
         say(f"  remedy: report {_crash_report()}")
         sys.exit(ExitCode.FAILED)

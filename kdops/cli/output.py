@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kdops.errors import KdopsError
+from kdops.text import printable
 
 
 def emit(text: str) -> None:
@@ -21,7 +22,8 @@ def emit_json(value: Any) -> None:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return one line per row, cells aligned; every row has as many cells as the first."""
+    """Return one line per row, cells aligned and printable; every row has as many cells as the first."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -29,8 +31,8 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def say(text: str) -> None:
-    """Write words for a person to stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """Write words for a person to stderr; what a host or a file put into them cannot act on the terminal."""
+    print("\n".join(map(printable, text.split("\n"))), file=sys.stderr, flush=True)
 
 
 def show_error(error: KdopsError) -> None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from kdops.cli.output import columns
 from kdops.errors import KdopsError
-from kdops.host.journal import printable
 from kdops.host.status import HostStatus
 from kdops.serving import metrics
+from kdops.text import printable
 
 _COLUMNS = ("HOST", "STATE", "RELEASE", "SINCE", "RESTARTS", "RUNNING", "QUEUED", "TOK/S", "AL")
 _BAD_OUTCOMES = ("rolled-back", "stopped", "rollback-failed", "aborted")

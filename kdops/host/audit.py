@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kdops.host.connection import HostConnection
-from kdops.host.journal import printable
+from kdops.text import printable
 
 AUDIT = "/var/lib/kdops/audit.ndjson"
 

@@ -17,8 +17,8 @@ import paramiko
 from kdops.errors import KdopsError, UnreachableError
 from kdops.host.forward import Forward
 from kdops.host.hops import Hops
-from kdops.host.journal import printable
 from kdops.host.settings import ALIVE_COUNT_MAX, ALIVE_INTERVAL_S, resolve
+from kdops.text import printable
 
 if TYPE_CHECKING:
     from kdops.fleet import Host

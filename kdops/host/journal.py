@@ -9,10 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 FIELDS = "MESSAGE,PRIORITY,SYSLOG_IDENTIFIER,_PID,_SYSTEMD_INVOCATION_ID,INVOCATION_ID"
-# C0 except tab, DEL, C1, and what reorders or hides text (bidirectional and zero-width controls, surrogates).
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
-)
 
 _LAST_SECOND = 253_402_214_400.0  # of the year 9999; a torn clock must not break the display
 
@@ -65,11 +61,6 @@ def entries(pieces: Iterable[bytes]) -> Iterator[Entry]:
             if entry:
                 yield entry
         rest.append(tail)
-
-
-def printable(text: str) -> str:
-    """Return `text` with every character that could act on a terminal made visible (ESC becomes \\x1b)."""
-    return _UNSAFE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def _identity(cursor: str) -> tuple[str, ...]:

@@ -10,10 +10,10 @@ from enum import StrEnum
 from kdops.errors import ExitCode, KdopsError, UnreachableError
 from kdops.host.connection import HostConnection
 from kdops.host.follow import Query, read
-from kdops.host.journal import printable
 from kdops.host.on_host import PROPERTIES
 from kdops.host.probe import probe
 from kdops.host.status import UnitState, unit_state
+from kdops.text import printable
 
 POLL_S = 0.5
 _LINK_S = 60.0

@@ -9,6 +9,8 @@ import pytest
 
 pytestmark = pytest.mark.unit
 
+INVENTORIES = str(Path(__file__).parents[2] / "inventories")
+
 
 def kdops(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -84,3 +86,39 @@ def test_own_failure_is_told_where_no_report_can_be_kept(tmp_path: Path) -> None
     assert "ZeroDivisionError" in result.stderr
     assert "set KDOPS_STATE" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_what_files_and_hosts_say_cannot_act_on_the_terminal(tmp_path: Path) -> None:
+    inventory = tmp_path / "i.yml"
+    inventory.write_text('all: {hosts: {box: {gpu: cpu, engine_profile: "\\e[31mred"}}}')
+    listed = kdops("hosts", "-i", str(inventory))
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert "\\x1b[31mred" in listed.stdout
+    missing = kdops("hosts", "-i", f"{tmp_path}/\x1b[31m")
+    assert missing.returncode == 2
+    assert "\x1b" not in listed.stdout + missing.stderr
+    assert "\\x1b[31m does not exist" in missing.stderr
+
+
+def test_a_plain_locale_ends_no_command() -> None:
+    result = kdops("config", "ct200", PYTHONIOENCODING="ascii", KDOPS_INVENTORY=INVENTORIES)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "8 \\xd7 NVIDIA" in result.stdout
+
+
+def test_a_full_disk_is_no_failure_of_kdops() -> None:
+    command = [sys.executable, "-m", "kdops.cli.main", "hosts", "-i", INVENTORIES]
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 1
+    assert "error: nothing can be written here" in result.stderr
+    assert "itself" not in result.stderr
+
+
+def test_a_home_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    own = {"HOME": f"{tmp_path}/file", "KDOPS_CACHE": f"{tmp_path}/cache"}
+    result = kdops("hosts", "-i", INVENTORIES, **own)
+    assert result.returncode == 2
+    assert "set ANSIBLE_HOME" in result.stderr
+    assert kdops("hosts", "-i", INVENTORIES, ANSIBLE_HOME=f"{tmp_path}/ansible", **own).returncode == 0

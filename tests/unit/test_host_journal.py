@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdops.host.journal import entries, parse, printable
+from kdops.host.journal import entries, parse
+from kdops.text import printable
 
 pytestmark = pytest.mark.unit
 

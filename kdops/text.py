@@ -1,0 +1,15 @@
+"""Text from elsewhere, made fit for a terminal."""
+
+from __future__ import annotations
+
+import re
+
+# C0 except tab, DEL, C1, and what reorders or hides text (bidirectional and zero-width controls, surrogates).
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
+
+
+def printable(text: str) -> str:
+    """Return `text` with every character that could act on a terminal made visible (ESC becomes \\x1b)."""
+    return _UNSAFE.sub(lambda found: ascii(found[0])[1:-1], text)
