@@ -49,8 +49,14 @@ class Slots:
 
     def __init__(self, max_context: int, device: Device, decode: Callable[..., Any]) -> None:
         self._max_context, self._device, self._stock_decode = max_context, device, decode
+        self._memory: torch.Tensor | None = None
         self._buckets: dict[tuple[AttentionShape, int, int], Bucket] = {}
         self._first: tuple[int, int] | None = None  # addresses of the first layer's keys and of the KV starts
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Memory that partial results take now."""
+        return 0 if self._memory is None else self._memory.numel() * self._memory.element_size()
 
     def verify(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, o: torch.Tensor, k_buffer: torch.Tensor,
@@ -135,12 +141,19 @@ class Slots:
             ints: dict[str, Any] = {"dtype": torch.int32, "device": q.device}
             self._buckets[key] = Bucket(
                 plan,
-                Workspace.allocate(plan, q.device),
+                self._workspace(plan, q.device),
                 torch.zeros(batch, **ints),
                 torch.zeros(batch * rows, plan.mask_words, **ints),
                 torch.arange(batch + 1, **ints) * rows,
             )
         return self._buckets[key]
+
+    def _workspace(self, plan: Plan, device: torch.device) -> Workspace:
+        """Buckets run one after another, so they share memory; a captured graph keeps what it has."""
+        need = Workspace.elements(plan)
+        if self._memory is None or self._memory.numel() < need:
+            self._memory = torch.empty(need, dtype=torch.float32, device=device)
+        return Workspace.within(plan, self._memory)
 
 
 def install(backend: Any, max_context: int) -> Slots:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -52,18 +53,31 @@ class Tree:
 
 @dataclass(frozen=True)
 class Workspace:
-    """Partial results of the splits; allocate once per graph bucket, share between layers."""
+    """Partial results of the splits; shared by all layers, and by buckets that never run at once."""
 
     partial: torch.Tensor  # float32 [splits, rows, query_heads, value_dim]
     lse: torch.Tensor  # float32 [splits, rows, query_heads], base 2
 
+    @staticmethod
+    def elements(plan: Plan) -> int:
+        """float32 elements that `plan` needs."""
+        results = plan.splits * plan.batch * plan.rows * plan.shape.query_heads
+        return results * (plan.shape.value_dim + 1)
+
+    @classmethod
+    def within(cls, plan: Plan, memory: torch.Tensor) -> Workspace:
+        """A workspace in the front of `memory`, float32 [at least `elements(plan)`]."""
+        shape = (plan.splits, plan.batch * plan.rows, plan.shape.query_heads)
+        results, total = math.prod(shape), cls.elements(plan)
+        values = plan.shape.value_dim
+        return cls(
+            memory[: results * values].view(*shape, values), memory[results * values : total].view(shape)
+        )
+
     @classmethod
     def allocate(cls, plan: Plan, device: torch.device | str) -> Workspace:
-        shape = (plan.splits, plan.batch * plan.rows, plan.shape.query_heads)
-        return cls(
-            torch.empty(*shape, plan.shape.value_dim, dtype=torch.float32, device=device),
-            torch.empty(shape, dtype=torch.float32, device=device),
-        )
+        """A workspace of its own."""
+        return cls.within(plan, torch.empty(cls.elements(plan), dtype=torch.float32, device=device))
 
 
 def pack_mask(mask: torch.Tensor, words: int | None = None) -> torch.Tensor:

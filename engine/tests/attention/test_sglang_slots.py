@@ -107,3 +107,18 @@ def test_decode_with_a_logit_cap_or_other_tokens_goes_to_the_stock_kernel():
     slots.decode(*decode_arguments(problem, out, indptr))
     slots.decode(*decode_arguments(problem, out, indptr.clone()))  # a sliding-window layer's starts
     assert calls == [30.0, 0.0]
+
+
+def test_batch_sizes_share_one_workspace_and_keep_their_answers():
+    slots, indptr = Slots(64, SMALL, refuse), torch.zeros(9, dtype=torch.int32)
+    pool: dict[str, torch.Tensor] = {}
+    sizes = []
+    for seed, lengths in enumerate(([30, 9, 4], [25], [12, 40], [25, 6, 5])):
+        problem = in_pool(make_problem(FP32, lengths, [4] * len(lengths), seed=seed), pool)
+        out = verify(slots, problem, 4, indptr)
+        expected, _ = reference_attention(
+            problem.query, problem.row_start, problem.cache, problem.tree, problem.mask, 16, 0.25
+        )
+        assert relative_error(out, expected) < 2e-6
+        sizes.append(slots.workspace_bytes)
+    assert sizes == sorted(sizes) and len(set(sizes)) < len(sizes)
