@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import json
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -112,6 +113,20 @@ def _run(ctx: Context, arguments: argparse.Namespace) -> dict[str, Any]:
         return _STEPS[command](ctx, arguments.id)
 
 
+def _unexpected(failure: Exception) -> KdopsError:
+    """The client reads one document whatever happens: a full disk, a read-only folder, a bug."""
+    where = traceback.extract_tb(failure.__traceback__)[-1]
+    remedy = "report this bug"
+    if isinstance(failure, OSError):
+        remedy = "see to that file or file system on the host (full, read-only?), then try again"
+    return KdopsError(
+        "the guard on the host failed",
+        cause=f"{type(failure).__name__}: {failure}",
+        remedy=f"{remedy}; `kdops status HOST` tells what serves",
+        evidence=(f"{Path(where.filename).name}:{where.lineno} in {where.name}",),
+    )
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="kdops_guard", description="The host side of a kdops deploy.")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -132,7 +147,8 @@ def main(argv: Sequence[str] | None = None, ctx: Context | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         document, code = {"ok": True, **_run(ctx or Context(), arguments)}, ExitCode.OK
-    except KdopsError as error:
+    except Exception as failure:
+        error = failure if isinstance(failure, KdopsError) else _unexpected(failure)
         code = error.code
         words = {"title": error.title, "cause": error.cause, "remedy": error.remedy, "code": int(code)}
         document = {"ok": False, "error": {**words, "evidence": list(error.evidence)}}

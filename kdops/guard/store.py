@@ -84,15 +84,17 @@ class Store:
         self._with_reserve(append)
 
     def history(self) -> list[dict[str, Any]]:
-        """Return the audit lines, oldest first; a line cut by a crash is left out."""
-        if not self._layout.audit.exists():
+        """Return the audit lines, oldest first; a line cut by a crash or that is no object is left out."""
+        if not self._layout.audit.is_file():
             return []
         lines = []
         for raw in self._layout.audit.read_bytes().splitlines():
             try:
-                lines.append(json.loads(raw))
-            except ValueError:
+                line = json.loads(raw)
+            except (ValueError, RecursionError):
                 continue
+            if isinstance(line, dict):
+                lines.append(line)
         return lines
 
     def reserve(self) -> None:

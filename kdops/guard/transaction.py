@@ -225,8 +225,9 @@ def restore(ctx: Context, id_: str, reason: str) -> dict[str, Any]:
 
 def loads(ctx: Context) -> list[float]:
     """Return the seconds that committed starts took on this host, oldest first (for an ETA)."""
-    lines = (line for line in ctx.store.history() if line.get("result") == Result.COMMITTED)
-    return [line["seconds"]["starting"] for line in lines if "starting" in line.get("seconds", {})][-10:]
+    seconds = (line.get("seconds") for line in ctx.store.history() if line.get("result") == Result.COMMITTED)
+    starts = (phases.get("starting") for phases in seconds if isinstance(phases, dict))
+    return [start for start in starts if isinstance(start, int | float)][-10:]
 
 
 def _after(state: State, id_: str) -> dict[str, Any]:

@@ -73,6 +73,29 @@ def test_unreadable_state_stops_everything_with_words(
     assert host.layout.transaction.read_text() == content
 
 
+@pytest.mark.parametrize(
+    "line", ["null", "1", "[1]", '{"result": "committed", "seconds": 5}', "{", "[" * 100_000]
+)
+def test_a_damaged_audit_line_stops_nothing(
+    host: GuardHost, monkeypatch: pytest.MonkeyPatch, capsys: Any, line: str
+) -> None:
+    host.layout.state.mkdir(parents=True)
+    good = {"result": "committed", "seconds": {"starting": 7.5}}
+    odd = {"result": "committed", "seconds": {"starting": "x"}}
+    host.layout.audit.write_text(f"{line}\n{json.dumps(good)}\n{json.dumps(odd)}\n")
+    code, answer = call(host, monkeypatch, capsys, "begin", stdin=json.dumps(GOOD))
+    assert (code, answer["changed"], answer["loads"]) == (0, True, [7.5])
+
+
+def test_a_failure_nobody_foresaw_is_a_document_too(
+    host: GuardHost, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    host.layout.transaction.mkdir(parents=True)
+    code, answer = call(host, monkeypatch, capsys, "begin", stdin=json.dumps(GOOD))
+    assert (code, answer["ok"], answer["error"]["code"]) == (1, False, 1)
+    assert "Is a directory" in answer["error"]["cause"]
+
+
 @given(st.dictionaries(st.sampled_from([*GOOD, "lease", "why", "force", "adopt", "x"]), VALUES) | VALUES)
 def test_any_request_is_parsed_or_refused_with_words(raw: Any) -> None:
     try:
