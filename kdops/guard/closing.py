@@ -59,7 +59,7 @@ def commit(ctx: Context, state: State, txn: Transaction, *, by: str) -> None:
     new = Committed(txn.release, txn.unit, venv, ctx.clock.utc(), txn.who, txn.why)
     if state.serving is None and (old := _adopted(txn)):
         state = replace(state, committed=(old,))
-    shutil.rmtree(ctx.layout.set_aside, ignore_errors=True)
+    release.keep_edits(ctx.layout)
     close(ctx, replace(state, committed=state.with_committed(new)), txn, Result.COMMITTED, by=by)
 
 
@@ -117,6 +117,7 @@ def settle(ctx: Context, state: State, *, by: str) -> None:
 
 def close(ctx: Context, state: State, txn: Transaction, result: Result, *, by: str) -> None:
     """Record how `txn` ended, tell the audit log, release the lock, stop the timer."""
+    release.recover(ctx.layout)
     if result is Result.ABORTED:
         shutil.rmtree(ctx.layout.partial, ignore_errors=True)
     back = target(state, txn)

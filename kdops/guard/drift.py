@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from kdops.errors import KdopsError
@@ -26,8 +27,10 @@ def drift(ctx: Context, state: State) -> list[str]:
         found.append(f"{installed} is missing")
     elif installed.read_bytes() != (good.path / good.unit).read_bytes():
         found.append(f"{installed} was edited by hand")
-    trial = str(ctx.layout.trial(good.unit))
-    found += [f"drop-in {path} (systemctl edit)" for path in unit.dropins.split() if path != trial]
+    trial = ctx.layout.trial(good.unit)
+    # A drop-in for every service (service.d, systemd.unit(5)) is the distribution's, not this unit's.
+    dropins = (path for path in map(Path, unit.dropins.split()) if path.parent.name != "service.d")
+    found += [f"drop-in {path} (systemctl edit)" for path in dropins if path != trial]
     if unit.need_reload == "yes":
         found.append("systemd has not read the unit as it is on disk (systemctl daemon-reload)")
     if unit.enabled not in ("enabled", ""):

@@ -60,6 +60,11 @@ class Layout:
         return self.state / "set-aside"
 
     @property
+    def kept_edits(self) -> Path:
+        """The last hand-made edits that a committed release replaced: kept for people, read by nothing."""
+        return self.state / "replaced-drop-ins"
+
+    @property
     def lease(self) -> Path:
         """On a tmpfs: a reboot ends every lease, and a full disk cannot stop its renewal."""
         return self.root / "run/kdops/lease.json"

@@ -67,8 +67,9 @@ class Committed:
 class Transaction:
     """The open transaction. `id` is chosen by the client; times are seconds of CLOCK_BOOTTIME.
 
-    `invocation` is the unit's InvocationID when the transaction opened: as long as it has not changed, the
-    old engine still runs. `phases` maps each phase to the time it was entered.
+    `invocation` is the unit's InvocationID when the transaction opened, again at the switch, and right before
+    the new release starts: as long as it has not changed, the old engine still runs. `phases` maps each phase
+    to the time it was entered.
     """
 
     id: str
@@ -120,12 +121,6 @@ class State:
     def serving(self) -> Committed | None:
         """The last committed release: what must serve whenever no transaction is open."""
         return self.committed[-1] if self.committed else None
-
-    def previous(self, release: str | None = None) -> Committed | None:
-        """Return the committed release named, or the one before the serving one."""
-        if release is None:
-            return self.committed[-2] if len(self.committed) > 1 else None
-        return next((c for c in self.committed if c.release == release), None)
 
     def with_committed(self, new: Committed) -> tuple[Committed, ...]:
         """Return the committed releases with `new` as the last one, each once, at most KEEP of them."""

@@ -16,6 +16,7 @@ from kdops.guard.layout import Layout
 from kdops.guard.store import fsync_folder, write_atomic
 
 BUNDLE = "bundle.zip"
+_ASIDE = ".aside-"
 TRIAL = b"# Written by kdops: during a deploy the first failed start is final.\n[Service]\nRestart=no\n"
 
 
@@ -116,11 +117,23 @@ def unpack(layout: Layout, release: str) -> Release:
     if damage:
         raise _broken_upload(release, "; ".join(damage))
     target = layout.releases / release
-    shutil.rmtree(target, ignore_errors=True)
+    if target.exists():  # damaged, but an engine may run from it: after a crash `recover` returns it
+        target.rename(layout.releases / f"{_ASIDE}{release}")
     folder.rename(target)
     fsync_folder(layout.releases)
+    recover(layout)
     shutil.rmtree(layout.partial, ignore_errors=True)
     return load(layout, release)
+
+
+def recover(layout: Layout) -> None:
+    """Return the folders that `unpack` moved aside and could not replace; delete those that it did."""
+    for aside in layout.releases.glob(f"{_ASIDE}*"):
+        target = layout.releases / aside.name.removeprefix(_ASIDE)
+        if target.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+        else:
+            aside.rename(target)
 
 
 def _broken_upload(release: str, cause: str) -> KdopsError:
@@ -183,6 +196,13 @@ def bring_back(layout: Layout, unit: str) -> None:
     kept = layout.set_aside / f"{unit}.d"
     if kept.is_dir() and not layout.dropins(unit).exists():
         shutil.move(kept, layout.dropins(unit))
+
+
+def keep_edits(layout: Layout) -> None:
+    """The release stays, so its hand-made drop-ins do not come back: keep the last set for people."""
+    if layout.set_aside.is_dir():
+        shutil.rmtree(layout.kept_edits, ignore_errors=True)
+        layout.set_aside.rename(layout.kept_edits)
 
 
 def size(folder: Path) -> int:

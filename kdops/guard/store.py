@@ -6,6 +6,7 @@ import errno
 import fcntl
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,20 +28,23 @@ def fsync_folder(folder: Path) -> None:
 
 
 def write_atomic(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Replace `path` so that after a crash it holds the old or the new bytes (fsync of file and folder)."""
+    """Replace `path` so that after a crash it holds the old or the new bytes (fsync of file and folder).
+
+    Writers at once (a heartbeat takes no mutex) each have a temporary file of their own; the last one wins.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.new")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
+        temporary.replace(path)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-    temporary.replace(path)
     fsync_folder(path.parent)
 
 

@@ -129,20 +129,20 @@ def switch(ctx: Context, id_: str) -> dict[str, Any]:
             remedy="deploy again with an index or kdops_wheel_dir, so that it can be built",
             code=ExitCode.REFUSED,
         )
-    _enter(ctx, txn, Phase.SWITCHING)
+    _enter(ctx, _seen(ctx, txn), Phase.SWITCHING)
     moved = release.set_aside(ctx.layout, new.unit)
     release.install_unit(ctx.layout, new)
     release.point_current(ctx.layout, new.id)
     release.set_trial(ctx.layout, new.unit)
     ctx.systemd.reload()
-    return {"release": new.id, "set_aside": moved}
+    return {"release": new.id, "set_aside": moved, "kept_in": str(ctx.layout.kept_edits)}
 
 
 def start(ctx: Context, id_: str) -> dict[str, Any]:
     """Stop what serves (it drains) and start the new release; returns once the jobs are queued."""
     txn = _own(ctx, id_, Phase.SWITCHING)
     state = ctx.store.load()
-    txn = _enter(ctx, txn, Phase.STARTING)
+    txn = _enter(ctx, _seen(ctx, txn), Phase.STARTING)
     for unit in closing.others(state, txn, txn.unit):
         ctx.systemd.stop(unit)
         ctx.systemd.disable(unit)
@@ -258,6 +258,11 @@ def _own(ctx: Context, id_: str, *phases: Phase) -> Transaction:
         )
     ctx.leases.renew(id_, txn.lease)
     return txn
+
+
+def _seen(ctx: Context, txn: Transaction) -> Transaction:
+    """The old engine may have restarted by itself since the transaction opened: it is still the old one."""
+    return replace(txn, invocation=ctx.systemd.show(txn.unit).invocation)
 
 
 def _enter(ctx: Context, txn: Transaction, phase: Phase) -> Transaction:
