@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from kdops.deploy import start_command
 from kdops.deploy.unit_text import Directive, directives, last, words
 from kdops.errors import UsageError
 from kdops.fleet import SETTINGS, Host
@@ -22,7 +23,6 @@ _RENAMED = {
     "--tensor-parallel-size": "--tp-size",
     "--model": "--model-path",
 }
-_SECRET = re.compile(r"key|token|secret|passw", re.IGNORECASE)
 _ALGORITHMS = {"DFLASH": "linear", "DDTREE": "ddtree"}
 _EXPRESSED = {  # by inventory values, or by the unit that kdops renders
     "Service": {"ExecStart", "Environment", "User", "Type", "Restart", "RestartSec"},
@@ -71,7 +71,7 @@ def read(host: Host, unit: str) -> Adopted:
 
 
 def translate(unit: str, text: str) -> Adopted:
-    """Pure part of `read`; text: what `systemctl cat` printed. Raises UsageError when it starts no SGLang."""
+    """Pure part of `read`; text: what `systemctl cat` printed. Raises UsageError when it starts nothing."""
     found = directives(text)
     start = last(found, "Service", "ExecStart")
     if start is None:
@@ -80,40 +80,60 @@ def translate(unit: str, text: str) -> Adopted:
         )
     values: dict[str, tuple[Any, str]] = {"engine_adopted_unit": (unit, start.origin)}
     unsaid: list[str] = []
-    _command(start, values, unsaid)
-    _environment(found, values, unsaid)
+    environment = _environment(found, unsaid)
+    try:
+        command = start_command.read(start.value, {name: value for name, (value, _) in environment.items()})
+    except ValueError as error:
+        unsaid.append(f"ExecStart: {error}  ({start.origin})")
+    else:
+        environment |= {name: (value, start.origin) for name, value in command.environment.items()}
+        unsaid += [f"{line}  ({start.origin})" for line in command.unsaid]
+        _flags(command.arguments, start.origin, values, unsaid)
+    _take_environment(environment, values, unsaid)
     user = last(found, "Service", "User")
     values["engine_user"] = (user.value, user.origin) if user else ("root", "no User= in the unit")
     for directive in found:
-        if directive.key not in _EXPRESSED.get(directive.section, set()):
-            unsaid.append(f"{directive.key}={directive.value}  ({directive.origin})")
+        known = directive.key in _EXPRESSED.get(directive.section, set())
+        if not known or (directive.key == "ExecStart" and directive is not start):
+            unsaid.append(_directive(directive))
     return Adopted(unit, values, tuple(unsaid))
 
 
-def _command(start: Directive, values: dict[str, tuple[Any, str]], unsaid: list[str]) -> None:
-    try:
-        argv = words(start.value)
-    except ValueError as error:
-        unsaid.append(f"ExecStart: {error}  ({start.origin})")
-        return
+def _directive(directive: Directive) -> str:
+    secret = start_command.SECRET.search(directive.key + directive.value)
+    value = "(not shown: may hold a secret)" if secret else directive.value
+    return f"{directive.key}={value}  ({directive.origin})"
+
+
+def _flags(arguments: list[str], origin: str, values: dict[str, tuple[Any, str]], unsaid: list[str]) -> None:
     flags = {row.flag: name for name, row in SETTINGS.items() if row.flag}
+    options = _options(arguments)
+    asked = next((str(value) for flag, value in options if flag == "--speculative-algorithm"), "")
+    known = not asked or asked.upper() in _ALGORITHMS
     extra: dict[str, Any] = {}
-    first = next((i for i, word in enumerate(argv) if word.startswith("--")), len(argv))
-    if "sglang" not in " ".join(argv[:first]):
-        unsaid.append(f"the program: {' '.join(argv[:first])}  ({start.origin})")
-    for flag, value in _options(argv[first:]):
+    for flag, value in options:
         name = flags.get(_RENAMED.get(flag, flag))
-        if flag == "--api-key":
-            unsaid.append(f"--api-key: put it in a file and name it in engine_api_key_file  ({start.origin})")
-        elif name == "algorithm":
-            values["engine_profile"] = (_ALGORITHMS.get(str(value).upper(), str(value)), start.origin)
+        if start_command.SECRET_FLAG.fullmatch(flag):
+            where = (
+                "put it in a file and name it in engine_api_key_file" if flag == "--api-key" else "a secret"
+            )
+            unsaid.append(f"{flag}: not taken over, {where}  ({origin})")
+        elif start_command.unresolved(str(value)):
+            unsaid.append(f"{flag} {value}: its variable is not set by Environment=  ({origin})")
+        elif name == "algorithm" and known:
+            values["engine_profile"] = (_ALGORITHMS[asked.upper()], origin)
+        elif flag.startswith("--speculative-") and not known:
+            unsaid.append(f"{flag} {value}: kdops has no profile for {asked}  ({origin})")
         elif name is not None:
-            values[f"engine_{name}"] = (value, start.origin)
+            values[f"engine_{name}"] = (value, origin)
         else:
             extra[flag.removeprefix("--")] = value
-    values.setdefault("engine_profile", ("autoregressive", "no --speculative-algorithm"))
+    none = "no --speculative-algorithm" if known else f"{asked} is not expressed"
+    values.setdefault("engine_profile", ("autoregressive", none))
+    if "engine_model" not in values:
+        unsaid.append(f"no --model-path was found: set engine_model  ({origin})")
     if extra:
-        values["engine_extra_args"] = (extra, start.origin)
+        values["engine_extra_args"] = (extra, origin)
 
 
 def _options(argv: list[str]) -> list[tuple[str, Any]]:
@@ -136,17 +156,16 @@ def _value(given: list[str]) -> Any:
 
 
 def _scalar(word: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(word)
-        except ValueError:
-            continue
+    if re.fullmatch(r"[+-]?[0-9]{1,18}", word):
+        return int(word)
+    if re.fullmatch(r"[+-]?[0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]{1,2})?", word):
+        return float(word)
     return word
 
 
-def _environment(found: tuple[Directive, ...], values: dict[str, tuple[Any, str]], unsaid: list[str]) -> None:
-    environment: dict[str, str] = {}
-    origin = ""
+def _environment(found: tuple[Directive, ...], unsaid: list[str]) -> dict[str, tuple[str, str]]:
+    """Return name → (value, origin) of every Environment= in force."""
+    environment: dict[str, tuple[str, str]] = {}
     for directive in found:
         if (directive.section, directive.key) != ("Service", "Environment"):
             continue
@@ -155,10 +174,21 @@ def _environment(found: tuple[Directive, ...], values: dict[str, tuple[Any, str]
         except ValueError as error:
             unsaid.append(f"Environment: {error}  ({directive.origin})")
             continue
-        for name, value in pairs:
-            if _SECRET.search(name):
-                unsaid.append(f"Environment {name}: may be a secret, value not copied  ({directive.origin})")
-            else:
-                environment[name], origin = value, directive.origin
-    if environment:
-        values["engine_environment"] = (environment, origin)
+        environment |= {name: (value, directive.origin) for name, value in pairs}
+    return environment
+
+
+def _take_environment(
+    environment: dict[str, tuple[str, str]], values: dict[str, tuple[Any, str]], unsaid: list[str]
+) -> None:
+    taken: dict[str, str] = {}
+    origin = ""
+    for name, (value, at) in environment.items():
+        if start_command.SECRET.search(name):
+            unsaid.append(f"Environment {name}: may be a secret, value not copied  ({at})")
+        elif start_command.unresolved(value):
+            unsaid.append(f"Environment {name}: {value} is only known on the host  ({at})")
+        else:
+            taken[name], origin = value, at
+    if taken:
+        values["engine_environment"] = (taken, origin)

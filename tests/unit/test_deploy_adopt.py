@@ -7,7 +7,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kdops.deploy.adopt import translate
+from kdops.deploy.adopt import Adopted, translate
 from kdops.deploy.unit_text import directives, words
 from kdops.errors import UsageError
 
@@ -65,6 +65,92 @@ def test_what_cannot_be_expressed_is_listed_and_secrets_are_not_copied() -> None
     assert "HF_TOKEN: may be a secret" in text
     assert "sentinel" not in text
     assert yaml.safe_load(text)["engine_tp"] == 8
+
+
+def adopted(start: str, *lines: str) -> Adopted:
+    return translate("x.service", "\n".join(["# /x.service", "[Service]", *lines, f"ExecStart={start}"]))
+
+
+WRAPPED = "--model-path /m --port 31000 --tp 2"
+
+
+@pytest.mark.parametrize(
+    ("start", "rest"),
+    [
+        (f"/v/bin/python -m sglang.launch_server {WRAPPED}", []),
+        (f"-/opt/sglang-venv/bin/python3 -u -m sglang.launch_server {WRAPPED}", []),
+        (f"/v/bin/sglang serve {WRAPPED}", []),
+        (f"/usr/bin/env A=1 python3 -m sglang.launch_server {WRAPPED}", []),
+        (f"/bin/bash -lc 'exec python -m sglang.launch_server {WRAPPED}'", []),
+        (f"/bin/sh -c 'A=1 python -m sglang.launch_server {WRAPPED}'", []),
+        (
+            f"/bin/bash -l -c 'source /v/bin/activate && export A=1; exec sglang serve {WRAPPED}'",
+            ["the shell also runs: source /v/bin/activate"],
+        ),
+        (
+            f"/bin/bash -c 'python -m sglang.launch_server {WRAPPED} >>/var/log/s.log 2>&1'",
+            ["the shell also runs: >> /var/log/s.log 2", "the shell also runs: >& 1"],
+        ),
+        (
+            f"numactl --interleave=all python -m sglang.launch_server {WRAPPED}",
+            ["the program: numactl --interleave=all python -m"],
+        ),
+        ("python -m sglang.launch_server --model-path ${MODEL} --port $PORT --tp 2", []),
+        ("/bin/bash -c 'python -m sglang.launch_server --model-path $MODEL --port $${PORT} --tp 2'", []),
+        ("sglang serve --model-path /m $MORE", []),
+    ],
+)
+def test_the_command_is_found_inside_what_is_wrapped_around_it(start: str, rest: list[str]) -> None:
+    found = adopted(start, "Environment=MODEL=/m PORT=31000 'MORE=--port 31000 --tp 2'")
+    taken = {name: found.values[f"engine_{name}"][0] for name in ("model", "port", "tp")}
+    assert taken == {"model": "/m", "port": 31000, "tp": 2}
+    assert [line.split("  (")[0] for line in found.unsaid] == rest
+    assert "A=1" not in start or found.values["engine_environment"][0]["A"] == "1"
+
+
+def test_variables_nobody_sets_are_named_and_not_guessed() -> None:
+    found = adopted("python -m sglang.launch_server --model-path ${MODEL} --port %i", "EnvironmentFile=/e")
+    assert found.unsaid[0].startswith("--model-path ${MODEL}: its variable is not set")
+    assert found.unsaid[1].startswith("--port %i:")
+    assert "no --model-path was found" in found.unsaid[2]
+    assert not {"engine_model", "engine_port"} & set(found.values)
+
+
+@pytest.mark.parametrize(
+    ("start", "named"),
+    [
+        ("python -m sglang.launch_server --model-path /m --admin-api-key sentinel", "--admin-api-key"),
+        ("python -m sglang.launch_server --model-path /m --api-key=sentinel", "--api-key"),
+        ("env HF_TOKEN=sentinel python -m sglang.launch_server --model-path /m", "HF_TOKEN"),
+        ("/bin/sh -c 'export AWS_SECRET_ACCESS_KEY=sentinel; sglang serve --model-path /m'", "AWS_SECRET"),
+        ("/bin/sh -c 'login --token sentinel; sglang serve --model-path /m'", "login --token ***"),
+        ("sudo DB_PASSWORD=sentinel python -m sglang.launch_server --model-path /m", "DB_PASSWORD=***"),
+        ("python -m sglang.launch_server --model-path /m --x ${MY_SECRET}", "--x ${MY_SECRET}"),
+    ],
+)
+def test_secrets_are_named_and_never_shown(start: str, named: str) -> None:
+    hidden = ["Environment=MY_SECRET=sentinel", "ExecStartPre=/bin/curl -H 'Authorization: Bearer sentinel'"]
+    text = adopted(start, *hidden).text()
+    assert named in text
+    assert "sentinel" not in text
+
+
+def test_an_algorithm_without_a_profile_is_named() -> None:
+    start = "sglang serve --model-path /m --speculative-algorithm EAGLE --speculative-num-steps 3"
+    found = adopted(start)
+    assert found.values["engine_profile"] == ("autoregressive", "EAGLE is not expressed")
+    assert [line.split("  (")[0] for line in found.unsaid] == [
+        "--speculative-algorithm EAGLE: kdops has no profile for EAGLE",
+        "--speculative-num-steps 3: kdops has no profile for EAGLE",
+    ]
+
+
+@given(st.text(st.characters(exclude_characters="\n")))
+def test_any_command_line_is_read_without_a_crash(start: str) -> None:
+    try:
+        adopted(start).text()
+    except UsageError as error:
+        assert "starts nothing" in error.title
 
 
 @pytest.mark.parametrize(
