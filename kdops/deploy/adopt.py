@@ -15,6 +15,7 @@ from kdops.deploy.unit_text import Directive, directives, last, words
 from kdops.errors import UsageError
 from kdops.fleet import SETTINGS, Host
 from kdops.host import HostConnection
+from kdops.text import printable
 
 # Names that SGLang used before 0.5.23.
 _RENAMED = {
@@ -48,7 +49,10 @@ class Adopted:
             dumped = yaml.safe_dump({name: value}, default_flow_style=False, allow_unicode=True, width=2**20)
             lines += [f"# {origin}", dumped.rstrip("\n")]
         if self.unsaid:
-            lines += ["# Not expressed here; decide about each:", *(f"#   {line}" for line in self.unsaid)]
+            lines += [
+                "# Not expressed here; decide about each:",
+                *(f"#   {printable(line)}" for line in self.unsaid),
+            ]
         return "\n".join(lines)
 
 

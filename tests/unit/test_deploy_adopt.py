@@ -167,6 +167,13 @@ def test_unbalanced_quotes_are_reported_not_guessed() -> None:
     assert "engine_model" not in found.values
 
 
+def test_control_characters_leave_the_yaml_readable() -> None:
+    unit = "[Service]\nExecStart=/x -m sglang.launch_server --tp 2\nExecStop=/bin/\x1b[31m\n"
+    text = translate("x.service", unit).text()
+    assert "\x1b" not in text
+    assert yaml.safe_load(text)["engine_tp"] == 2
+
+
 @given(st.text())
 @example("=0")
 def test_any_text_is_read_without_a_crash(text: str) -> None:
