@@ -31,7 +31,7 @@ HOSTS = typer.Argument(
 NOW = typer.Option(False, "--now", help="Do not drain: running requests are cut off.")
 FOLLOW = typer.Option(False, "-f", "--follow", help="Go on with each new line until Ctrl-C.")
 LINES = typer.Option(
-    None, "-n", "--lines", min=0, help="At most this many of the newest lines [default: 50]."
+    None, "-n", "--lines", min=0, max=2**31 - 1, help="At most this many of the newest lines [default: 50]."
 )
 SINCE = typer.Option(
     None, "--since", help="From this time on, as journalctl takes it: '10 min ago', '09:00'."

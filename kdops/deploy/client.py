@@ -18,7 +18,7 @@ from typing import Any
 from kdops.deploy import bundle as bundles
 from kdops.deploy import ending
 from kdops.deploy.bundle import Bundle
-from kdops.deploy.guard_call import call
+from kdops.deploy.guard_call import DamagedGuardError, Runner, call
 from kdops.deploy.heartbeat import Heartbeat
 from kdops.deploy.plan import Plan, plan
 from kdops.deploy.playbook import Event, Run, run
@@ -50,7 +50,17 @@ class Deployed:
 def make_plan(host: Host, bundle: Bundle) -> Plan:
     """Ask the host what is there. Raises UnreachableError."""
     with HostConnection(host) as connection:
-        return plan(bundle, call(connection, "inspect", "--service", bundle.service))
+        return ask(connection, bundle)
+
+
+def ask(runner: Runner, bundle: Bundle) -> Plan:
+    """Return the plan for the host behind `runner`; a guard that is damaged there is replaced by a deploy."""
+    try:
+        return plan(bundle, call(runner, "inspect", "--service", bundle.service))
+    except DamagedGuardError as error:
+        return Plan(
+            bundle.release, None, (f"the guard on the host is damaged ({error.cause}): installed anew",), ()
+        )
 
 
 def seconds(host: Host, variable: str, default: float) -> float:

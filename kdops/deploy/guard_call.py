@@ -11,6 +11,10 @@ from kdops.errors import ExitCode, KdopsError
 PYZ = "/opt/kdops/guard/kdops_guard.pyz"
 
 
+class DamagedGuardError(KdopsError):
+    """The guard on the host is there and does not answer as one; a deploy installs it anew."""
+
+
 class Result(Protocol):
     """How a remote command ended."""
 
@@ -41,10 +45,11 @@ def call(runner: Runner, *arguments: str, timeout: float = 30.0) -> dict[str, An
     try:
         return document(json.loads(result.text))
     except ValueError as error:
-        raise KdopsError(
+        said = result.stderr.decode(errors="replace").strip().splitlines()
+        raise DamagedGuardError(
             "the guard on the host did not answer as expected",
-            cause=(result.stderr.decode(errors="replace").strip().splitlines() or [result.text[:200]])[-1],
-            remedy=f"run on the host: python3 {PYZ} status",
+            cause=said[-1] if said else result.text[:200] or f"no word, exit status {result.code}",
+            remedy=f"`kdops deploy` installs it anew; to see more, run on the host: python3 {PYZ} status",
         ) from error
 
 

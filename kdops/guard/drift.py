@@ -12,7 +12,9 @@ from kdops.guard.model import State
 
 
 def drift(ctx: Context, state: State) -> list[str]:
-    """Return a line per difference: unit bytes, drop-ins, daemon-reload, edited files, effective settings."""
+    """Return a line per difference: unit bytes, the link `current`, drop-ins, daemon-reload, edited files,
+    effective settings.
+    """
     serving = state.serving
     if serving is None or serving.adopted:
         return []
@@ -27,6 +29,8 @@ def drift(ctx: Context, state: State) -> list[str]:
         found.append(f"{installed} is missing")
     elif installed.read_bytes() != (good.path / good.unit).read_bytes():
         found.append(f"{installed} was edited by hand")
+    if (current := release.current(ctx.layout)) != good.id:
+        found.append(f"{ctx.layout.current} points to {current or 'nothing'}")
     trial = ctx.layout.trial(good.unit)
     # A drop-in for every service (service.d, systemd.unit(5)) is the distribution's, not this unit's.
     dropins = (path for path in map(Path, unit.dropins.split()) if path.parent.name != "service.d")

@@ -172,6 +172,11 @@ def point_current(layout: Layout, release: str | None) -> None:
     fsync_folder(layout.current.parent)
 
 
+def current(layout: Layout) -> str | None:
+    """Return the name that `current` points to, None where it is no link."""
+    return layout.current.readlink().name if layout.current.is_symlink() else None
+
+
 def set_trial(layout: Layout, unit: str) -> None:
     write_atomic(layout.trial(unit), TRIAL)
 

@@ -229,6 +229,17 @@ def test_edited_files_are_drift_and_deployed_again(host: GuardHost, edit: str) -
     assert t.begin(host.ctx, request("linear-1", "c2"))["changed"] is True
 
 
+@pytest.mark.parametrize("target", ["releases/nope", None])
+def test_a_link_to_elsewhere_is_drift_and_set_right(host: GuardHost, target: str | None) -> None:
+    deploy(host, "linear-1")
+    host.layout.current.unlink()
+    if target:
+        host.layout.current.symlink_to(target)
+    assert any("current points to" in line for line in drift(host.ctx, host.ctx.store.load()))
+    deploy(host, "linear-1", "c2")
+    assert str(host.layout.current.readlink()) == "releases/linear-1"
+
+
 def test_dropins_are_set_aside_and_come_back_when_the_release_does_not_stay(host: GuardHost) -> None:
     deploy(host, "linear-1")
     override = host.layout.dropins(UNIT) / "override.conf"
