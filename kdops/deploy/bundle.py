@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from kdops import locks
+from kdops.deploy import key_file
 from kdops.deploy.engine import engine_digest, site_files
 from kdops.deploy.pack import archive, guard_pyz
-from kdops.errors import UsageError
 from kdops.fleet import EngineConfig, Host
 from kdops.render import FileSet, render
 
@@ -34,25 +34,8 @@ def build(config: EngineConfig, host: Host) -> Bundle:
     """Render the release of `config`. Raises UsageError for values or a key file that cannot be used."""
     lock = locks.lock_file(config.lock)
     files = render(config, host, engine_digest(), locks.lock_digest(lock))
-    key = _key(config.api_key_file) if config.api_key_file else None
+    key = key_file.usable(config.api_key_file) if config.api_key_file else None
     return Bundle(files.release_id, str(files.manifest["unit"]), config.service, files, lock, key)
-
-
-def _key(name: str) -> Path:
-    path = Path(name).expanduser()
-    try:
-        empty = not path.read_bytes().strip()
-    except OSError as error:
-        raise UsageError(
-            "the API key file cannot be read",
-            cause=f"{path}: {error.strerror}",
-            remedy="correct engine_api_key_file, or write the key there (mode 0600)",
-        ) from error
-    if empty:
-        raise UsageError(
-            "the API key file is empty", cause=str(path), remedy="write the key there, or unset it"
-        )
-    return path
 
 
 def write(bundle: Bundle, folder: Path, request: Mapping[str, Any]) -> None:

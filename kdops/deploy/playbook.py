@@ -99,10 +99,19 @@ def _event(raw: Mapping[str, Any]) -> Event | None:
     if kind is None:
         return None
     result = data.get("res") or {}
-    text = str(result.get("msg") or "")
+    text = _message(result)
     return Event(
         kind, str(data.get("task", "")), _answer(result.get("stdout")), text, _diff(result.get("diff"))
     )
+
+
+def _message(result: Mapping[str, Any]) -> str:
+    """Return the task's message; of a loop the first item's that failed, as its own only says it is over."""
+    items = [item for item in result.get("results") or () if isinstance(item, dict)]
+    bad = [
+        item["msg"] for item in items if (item.get("failed") or item.get("unreachable")) and item.get("msg")
+    ]
+    return str(bad[0] if bad else result.get("msg") or "")
 
 
 def _answer(stdout: Any) -> Mapping[str, Any] | None:

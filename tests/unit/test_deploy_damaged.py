@@ -1,14 +1,17 @@
-"""What is broken on the host by hand: its guard, its releases."""
+"""What is broken or odd: the guard and releases on the host, a link, the file with the API key."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kdops.deploy.bundle import Bundle
 from kdops.deploy.client import ask
+from kdops.deploy.key_file import usable
+from kdops.deploy.playbook import _event
 from kdops.deploy.rollback import choose
 from kdops.errors import UsageError
 
@@ -43,3 +46,33 @@ def test_a_release_whose_folder_is_gone_is_no_rollback_target() -> None:
     with pytest.raises(UsageError, match="a-1 is no longer on the host"):
         choose("h", "s", found, "a-1")
     assert choose("h", "s", {**found, "releases": ["a-1", "c-3"]}, "a-1").release == "a-1"
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (
+            {"msg": "All items completed", "results": [{}, {"unreachable": True, "msg": "Broken pipe"}]},
+            "Broken pipe",
+        ),
+        ({"msg": "no", "results": [{"failed": False, "msg": "fine"}]}, "no"),
+        ({"msg": "alone"}, "alone"),
+        ({}, ""),
+    ],
+)
+def test_a_loop_tells_what_its_item_said(result: dict[str, Any], said: str) -> None:
+    event = _event({"event": "runner_on_unreachable", "event_data": {"task": "t", "res": result}})
+    assert event is not None
+    assert event.message == said
+
+
+@pytest.mark.parametrize("content", [b"two words", b"two\nlines", b"\xff\xfe", b"\x00", "kéy".encode()])
+def test_an_api_key_no_header_can_carry_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "key").write_bytes(content)
+    with pytest.raises(UsageError, match="holds no key"):
+        usable(str(tmp_path / "key"))
+
+
+def test_an_endless_api_key_file_is_not_read() -> None:
+    with pytest.raises(UsageError, match="is no file"):
+        usable("/dev/zero")
