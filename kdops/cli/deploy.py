@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,9 @@ OUT_FOLDER = typer.Option(..., "--out", help="Folder for the release, the guard 
 LEASE = typer.Option(..., "--lease", min=1, help="Seconds that a silent client keeps the lock.")
 READY = typer.Option(..., "--ready-timeout", min=1, help="Seconds a start may take.")
 
+_BUILT = 10.0
+"""Seconds before the upload from which on the environment must have been built in them."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands; `bundle` is for the playbooks."""
@@ -54,6 +58,7 @@ def deploy(
 
     Ctrl-C before the switch undoes it; after the switch the guard on the host finishes it.
     """
+    from kdops.cli.progress_bar import display
     from kdops.deploy import client
 
     host, config = _configured(name, profile, changes, inventory)
@@ -61,7 +66,9 @@ def deploy(
     if check or diff:
         _show_check(host, new, _options(host, config, why), with_diff=diff, as_json=as_json)
         return
-    _show(host, client.deploy(host, new, _options(host, config, why), say), as_json)
+    with display() as shown:
+        done = client.deploy(host, new, _options(host, config, why), shown)
+    _show(host, done, as_json)
 
 
 def plan(
@@ -93,12 +100,15 @@ def rollback(
     as_json: bool = JSON,
 ) -> None:
     """Deploy the committed release before the serving one again: the same transaction, nothing to upload."""
+    from kdops.cli.progress_bar import display
     from kdops.deploy import client, rollback
 
     host = load(inventory).one(name)
     target = rollback.target(host, to)
     say(f"rolling back to {target.release}")
-    _show(host, client.deploy(host, target, _options(host, None, why), say), as_json)
+    with display() as shown:
+        done = client.deploy(host, target, _options(host, None, why), shown)
+    _show(host, done, as_json)
 
 
 def adopt(
@@ -188,8 +198,23 @@ def _show(host: Host, done: Deployed, as_json: bool) -> None:
     elif outcome is None:
         emit(f"{host.name}: nothing to change, release {done.plan.release} serves")
     else:
-        took = ", ".join(f"{phase} {spent:.0f} s" for phase, spent in outcome["seconds"].items())
-        emit(f"{host.name}: release {outcome['serves']} serves ({took})")
+        emit(f"{host.name}: {summary(outcome, done.plan.serving)}")
+
+
+def summary(outcome: Mapping[str, Any], before: str | None) -> str:
+    """Return one line: what serves, what served before, and where the time went."""
+    spent, smoke = outcome["seconds"], (outcome["smoke"] or {}).get("seconds", 0.0)
+    parts = {
+        "environment": spent.get("locked", 0.0),
+        "upload": spent.get("uploading", 0.0),
+        "load": spent.get("starting", 0.0) - smoke,
+        "smoke test": smoke,
+    }
+    if parts["environment"] < _BUILT:
+        del parts["environment"]
+    took = ", ".join(f"{part} {seconds:.0f} s" for part, seconds in parts.items())
+    was = f"was {before}" if before else "the first one"
+    return f"{outcome['serves']} serves ({was}), {sum(spent.values()):.0f} s: {took}"
 
 
 def _show_check(host: Host, new: Bundle, options: Options, *, with_diff: bool, as_json: bool) -> None:

@@ -9,7 +9,7 @@ import socket
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from kdops.deploy.guard_call import DamagedGuardError, Runner, call
 from kdops.deploy.heartbeat import Heartbeat
 from kdops.deploy.plan import Plan, plan
 from kdops.deploy.playbook import Event, Run, run
-from kdops.deploy.progress import Progress
+from kdops.deploy.progress import Display, Progress
 from kdops.errors import UsageError
 from kdops.fleet import Host
 from kdops.host import HostConnection
@@ -103,7 +103,7 @@ def _adopted(host: Host) -> str:
     return value
 
 
-def deploy(host: Host, bundle: Bundle, options: Options, say: Callable[[str], None]) -> Deployed:
+def deploy(host: Host, bundle: Bundle, options: Options, display: Display) -> Deployed:
     """Make `bundle` the committed release of `host`; nothing is done if it serves there without drift.
 
     Raises KdopsError with the exit code of design.md; whatever happens, the last committed or the new release
@@ -112,11 +112,11 @@ def deploy(host: Host, bundle: Bundle, options: Options, say: Callable[[str], No
     """
     planned = make_plan(host, bundle)
     for line in (*planned.changes, *(f"drift: {line}" for line in planned.drift)):
-        say(line)
+        display.note(line)
     if planned.empty:
         return Deployed(planned, None)
     opening = {**request(bundle, host, options), "force": planned.new_key}
-    progress = Progress(say)
+    progress = Progress(display)
     with tempfile.TemporaryDirectory(prefix="kdops-bundle.") as folder, _interruptible() as stop:
         bundles.write(bundle, Path(folder), opening)
         with Heartbeat(host, opening["id"], options.lease):

@@ -66,10 +66,22 @@ def _settings(bundle: Bundle, old: Mapping[str, Any] | None) -> list[str]:
         return []
     new = bundle.files.manifest
     before, after = old.get("settings", {}), new["settings"]
+    changed = [key for key in sorted({*before, *after}) if before.get(key) != after.get(key)]
     lines = [
-        f"  {key}: {before.get(key)!r} -> {after.get(key)!r}"
-        for key in sorted({*before, *after})
-        if before.get(key) != after.get(key)
+        f"  environment: {_names(before, after)}"
+        if key == "environment"
+        else f"  {key}: {before.get(key)!r} -> {after.get(key)!r}"
+        for key in changed
     ]
     lines += [f"  {key} changed" for key in ("engine_digest", "lock_digest") if old.get(key) != new[key]]
     return lines
+
+
+def _names(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Name the variables that differ; their values may be secrets."""
+    old, new = (settings.get("environment") or {} for settings in (before, after))
+    return ", ".join(
+        f"{name} {'is new' if name not in old else 'goes' if name not in new else 'changed'}"
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    )

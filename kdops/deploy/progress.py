@@ -1,80 +1,115 @@
-"""From task results to the lines a person follows: what happens now, how long it will take."""
+"""From task results to what a person follows: what happens now, how long it will take."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from kdops.deploy.playbook import Event
 
 EVERY = 10.0
-_STEPS = {
-    "Install the guard's units": "guard",
-    "Take the lock": "lock",
-    "Check that the host can take it": "preflight",
-    "Upload the API key": "api key",
-    "Upload the wheels": "wheels",
-    "Build the Python environment from its lock": "environment",
-    "Upload the files": "upload",
-    "Switch to the release": "switch",
-    "Start the release": "start",
-    "Test it": "smoke test",
-    "Commit the release": "commit",
-    "Put the last committed release back": "restore",
+PHASES = ("lock", "preflight", "upload", "switch", "start", "smoke test", "commit")
+"""What a deploy goes through, in order."""
+
+RESTORE = "restore"
+_TASKS = {  # task → (its word, the phase it belongs to)
+    "Install the guard's units": ("guard", "lock"),
+    "Take the lock": ("lock", "lock"),
+    "Check that the host can take it": ("preflight", "preflight"),
+    "Upload the API key": ("api key", "upload"),
+    "Upload the wheels": ("wheels", "upload"),
+    "Build the Python environment from its lock": ("environment", "upload"),
+    "Upload the files": ("upload", "upload"),
+    "Switch to the release": ("switch", "switch"),
+    "Start the release": ("start", "start"),
+    "Test it": ("smoke test", "smoke test"),
+    "Commit the release": ("commit", "commit"),
+    "Put the last committed release back": (RESTORE, RESTORE),
 }
 
 
-@dataclass
-class Progress:
-    """Feed it events; it says a line when something new is known. loads: seconds of earlier starts, for the
-    ETA.
+@dataclass(frozen=True)
+class Now:
+    """What happens. phase: one of PHASES, or RESTORE. word: the step in it, or the guard's own phase.
+
+    engine: the engine's status text while it loads, for `seconds` now; usual: the seconds that a start takes
+    on this host, None when nothing was started there yet.
     """
 
+    phase: str
+    word: str
+    engine: str = ""
+    seconds: float = 0.0
+    usual: float | None = None
+
+
+class Display(Protocol):
+    """Where progress goes."""
+
+    def note(self, text: str) -> None:
+        """Show a line that stays."""
+
+    def show(self, now: Now) -> None:
+        """Show what happens now."""
+
+
+@dataclass
+class Lines:
+    """Plain lines: one for each step, one when the engine's phase changes, else one every EVERY seconds."""
+
     say: Callable[[str], None]
-    loads: tuple[float, ...] = ()
     _last: str = field(default="", init=False)
     _shown: tuple[str, str] = field(default=("", ""), init=False)
     _due: float = field(default=0.0, init=False)
 
+    def note(self, text: str) -> None:
+        if text != self._last:
+            self._last = text
+            self.say(text)
+
+    def show(self, now: Now) -> None:
+        if not now.engine:
+            self.note(f"[{now.word}]")
+            return
+        shown = (now.word, now.engine.split()[0])
+        if self._shown != shown or now.seconds >= self._due:
+            self._shown, self._due = shown, now.seconds + EVERY
+            usual = f" of about {now.usual:.0f} s" if now.usual is not None else ""
+            self.say(f"[{now.word}] {now.engine}  {now.seconds:.0f} s{usual}")
+
+
+@dataclass
+class Progress:
+    """Feed it events. loads: seconds of earlier starts on this host."""
+
+    display: Display
+    loads: tuple[float, ...] = ()
+
     def feed(self, event: Event) -> None:
-        if event.kind == "started" and event.task in _STEPS:
-            self._line(f"[{_STEPS[event.task]}]")
+        if event.kind == "started" and event.task in _TASKS:
+            word, phase = _TASKS[event.task]
+            self.display.show(Now(phase, word, usual=self._usual))
         elif event.answer and event.kind in ("ok", "retry"):
             self._answer(event.answer)
+
+    @property
+    def _usual(self) -> float | None:
+        return statistics.median(self.loads) if self.loads else None
 
     def _answer(self, answer: Mapping[str, Any]) -> None:
         if answer.get("loads"):
             self.loads = tuple(answer["loads"])
-        if answer.get("finishing"):
-            old = answer["finishing"]
-            self._line(
-                f"[lock] the guard finishes the interrupted deploy of {old['release']} by {old['who']}"
-            )
+        if old := answer.get("finishing"):
+            words = f"the guard finishes the interrupted deploy of {old['release']} by {old['who']}"
+            self.display.note(f"[lock] {words}")
         for path in answer.get("set_aside") or ():
-            self._line(f"[switch] drift: set aside {path}")
+            self.display.note(f"[switch] drift: set aside {path}; after the commit in {answer['kept_in']}")
         if smoke := answer.get("smoke"):
             words = ", ".join(f"{key} {value}" for key, value in smoke.items())
-            self._line(f"[smoke test] passed: {words}")
+            self.display.note(f"[smoke test] passed: {words}")
         if "engine" in answer and not answer.get("settled"):
-            self._waiting(answer["phase"], answer.get("status_text") or answer["engine"], answer["seconds"])
-
-    def _waiting(self, phase: str, status: str, elapsed: float) -> None:
-        """Say a new load phase at once, the same one again every EVERY seconds."""
-        word = status.split()[0] if status else ""
-        if self._shown == (phase, word) and elapsed < self._due:
-            return
-        self._shown, self._due = (phase, word), elapsed + EVERY
-        self.say(f"[{phase}] {status}  {self._eta(elapsed)}")
-
-    def _eta(self, elapsed: float) -> str:
-        usual = statistics.median(self.loads) if self.loads else None
-        if usual is None:
-            return f"{elapsed:.0f} s"
-        return f"{elapsed:.0f} s of about {usual:.0f} s"
-
-    def _line(self, text: str) -> None:
-        if text != self._last:
-            self._last = text
-            self.say(text)
+            phase = RESTORE if answer["phase"] == "restoring" else "start"
+            text = answer.get("status_text") or answer["engine"]
+            self.display.show(Now(phase, answer["phase"], text, answer["seconds"], self._usual))

@@ -78,7 +78,7 @@ def _stdin() -> Any:
 
 def _check(ctx: Context) -> dict[str, Any]:
     asked = _stdin()
-    problems = preflight(ctx, asked["manifest"], int(asked["bytes"]), bool(asked["buildable"]))
+    problems = preflight(ctx, asked["manifest"], int(asked["bytes"]), int(asked["venv_bytes"]))
     if problems:
         first = problems[0]
         rest = tuple(f"also: {p['title']}: {p['cause']}" for p in problems[1:])

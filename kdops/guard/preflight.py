@@ -16,30 +16,42 @@ _SYSTEMD = 247  # LoadCredential=
 _HOLDER = re.compile(r'users:\(\("([^"]*)",pid=(\d+)')
 
 
-def preflight(ctx: Context, manifest: dict[str, Any], need: int, buildable: bool) -> list[dict[str, str]]:
+def preflight(ctx: Context, manifest: dict[str, Any], need: int, venv_need: int) -> list[dict[str, str]]:
     """Return the problems found, each with title, cause and remedy.
 
-    manifest: of the release to come. need: bytes the upload takes on disk. buildable: can the venv be built?
+    manifest: of the release to come. need: bytes the upload takes on disk. venv_need: about what the Python
+    environment takes, if it must be built.
     """
     state = ctx.store.load()
     found = [
-        *_disk(ctx, need),
+        *_disk(ctx, manifest, need, venv_need),
         *_systemd(),
         *_models(manifest),
         *_port(ctx, state, manifest),
-        *_venv(ctx, manifest, buildable),
         *_foreign_unit(ctx, manifest),
     ]
     return [dict(zip(("title", "cause", "remedy"), problem, strict=True)) for problem in found]
 
 
-def _disk(ctx: Context, need: int) -> list[tuple[str, str, str]]:
-    folder = next(p for p in (ctx.layout.releases, *ctx.layout.releases.parents) if p.exists())
-    free = shutil.disk_usage(folder).free
-    if free >= need:
-        return []
-    cause = f"{need / 1e6:.1f} MB are needed under {folder}, {free / 1e6:.1f} MB are free"
-    return [("the disk is too full", cause, "free space: `kdops prune HOST` shows what kdops can delete")]
+def _disk(ctx: Context, manifest: dict[str, Any], need: int, venv_need: int) -> list[tuple[str, str, str]]:
+    venv = ctx.layout.venvs / str(manifest["lock_digest"])[:12]
+    wanted = {_existing(ctx.layout.releases): need}
+    if not os.access(venv / "bin" / "python", os.X_OK):
+        folder = _existing(ctx.layout.venvs)
+        same = next((f for f in wanted if f.stat().st_dev == folder.stat().st_dev), folder)
+        wanted[same] = wanted.get(same, 0) + venv_need
+    found = []
+    for folder, size in wanted.items():
+        free = shutil.disk_usage(folder).free
+        if free < size:
+            cause = f"about {size / 1e6:.1f} MB are needed under {folder}, {free / 1e6:.1f} MB are free"
+            remedy = "free space: `kdops prune HOST` shows what kdops can delete"
+            found.append(("the disk is too full", cause, remedy))
+    return found
+
+
+def _existing(folder: Path) -> Path:
+    return next(p for p in (folder, *folder.parents) if p.exists())
 
 
 def _systemd() -> list[tuple[str, str, str]]:
@@ -89,19 +101,6 @@ def _unit_of(pid: int) -> str:
         return ""
     found = re.findall(r"/([^/\n]+\.(?:service|scope))", groups)
     return found[-1] if found else ""
-
-
-def _venv(ctx: Context, manifest: dict[str, Any], buildable: bool) -> list[tuple[str, str, str]]:
-    path = ctx.layout.venvs / str(manifest["lock_digest"])[:12]
-    if buildable or os.access(path / "bin" / "python", os.X_OK):
-        return []
-    return [
-        (
-            "the Python environment is missing",
-            f"{path} does not exist",
-            "set kdops_wheel_dir or allow an index",
-        )
-    ]
 
 
 def _foreign_unit(ctx: Context, manifest: dict[str, Any]) -> list[tuple[str, str, str]]:

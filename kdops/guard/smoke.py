@@ -53,6 +53,7 @@ def run(endpoint: Endpoint, tokens: int, expected: Mapping[str, Any]) -> dict[st
     tokens: length of each generation. The second prompt continues the first answer, so the prefix cache is
     used.
     """
+    begun = time.monotonic()
     try:
         before = _counter(endpoint)
         first, first_seconds = _generate(endpoint, _PROMPT, tokens)
@@ -75,6 +76,7 @@ def run(endpoint: Endpoint, tokens: int, expected: Mapping[str, Any]) -> dict[st
         "tokens_per_second": round(tokens / first_seconds, 1),
         "cached_tokens": second["meta_info"].get("cached_tokens"),
         "settings_checked": len(expected),
+        "seconds": round(time.monotonic() - begun, 1),
     }
 
 

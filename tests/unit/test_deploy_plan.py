@@ -13,13 +13,16 @@ from typing import Any
 
 import pytest
 
+from kdops import locks
+from kdops.cli.deploy import summary
+from kdops.cli.progress_bar import line
 from kdops.deploy import pack
-from kdops.deploy.bundle import Bundle
+from kdops.deploy.bundle import Bundle, environment_bytes
 from kdops.deploy.ending import failed
 from kdops.deploy.engine import engine_digest, site_files
 from kdops.deploy.plan import plan
 from kdops.deploy.playbook import Event, Run
-from kdops.deploy.progress import Progress
+from kdops.deploy.progress import Lines, Now, Progress
 from kdops.deploy.rollback import choose
 from kdops.errors import ExitCode, UsageError
 from kdops.fleet import Host
@@ -77,6 +80,17 @@ def test_a_changed_api_key_starts_even_the_serving_release_again(tmp_path: Path)
     assert made.changes == ("the API key",)
     assert made.new_key
     assert plan(replace(bundle(), api_key=key), report(api_key=hashlib.sha256(b"new").hexdigest())).empty
+
+
+def test_environment_variables_are_named_without_their_values() -> None:
+    old = report(manifest=manifest(settings={"environment": {"A": "1", "DATABASE_URL": "u:sentinel@h"}}))
+    new = bundle("linear-2", settings={"environment": {"B": "sentinel", "DATABASE_URL": "u:other@h"}})
+    assert plan(new, old).changes[1:] == ("  environment: A goes, B is new, DATABASE_URL changed",)
+
+
+@pytest.mark.parametrize(("kind", "low", "high"), [("cuda", 8e9, 16e9), ("cpu", 2.6e9, 6e9)])
+def test_disk_space_of_an_environment_is_estimated_from_its_lock(kind: str, low: float, high: float) -> None:
+    assert low < environment_bytes(locks.lock_file(kind).read_text()) < high
 
 
 def test_drift_alone_is_a_reason_to_deploy() -> None:
@@ -159,7 +173,7 @@ def test_a_host_lost_before_the_switch_keeps_its_release(host: Host) -> None:
 
 def test_progress_says_a_phase_once_and_an_eta() -> None:
     said: list[str] = []
-    progress = Progress(said.append, (40.0, 44.0))
+    progress = Progress(Lines(said.append), (40.0, 44.0))
     for seconds in (1.0, 2.0, 3.0):
         answer = {
             "engine": "loading",
@@ -169,6 +183,60 @@ def test_progress_says_a_phase_once_and_an_eta() -> None:
         }
         progress.feed(Event("retry", "Wait until it is ready", answer))
     assert said == ["[starting] phase=weights  1 s of about 42 s"]
+
+
+def test_the_same_load_phase_is_said_every_ten_seconds() -> None:
+    said: list[str] = []
+    lines = Lines(said.append)
+    for second in range(25):
+        lines.show(Now("start", "starting", f"phase=weights {second} %", float(second)))
+    lines.show(Now("start", "starting", "phase=graphs", 25.0))
+    assert [line.split("  ")[1] for line in said] == ["0 s", "10 s", "20 s", "25 s"]
+
+
+@pytest.mark.parametrize(
+    ("now", "since", "text", "highlighted"),
+    [
+        (
+            Now("upload", "environment", usual=40.0),
+            3,
+            "  14 s, about 40 s left  lock · preflight · upload environment"
+            " · switch · start · smoke test · commit",
+            "upload",
+        ),
+        (
+            Now("start", "starting", "phase=weights 50 %", 10.0, 40.0),
+            2,
+            "  14 s, about 28 s left  lock · preflight · upload · switch · start weights 50 %"
+            " · smoke test · commit",
+            "start",
+        ),
+        (
+            Now("start", "starting", "phase=\x1b[2Jgraphs", 50.0, 40.0),
+            0,
+            "  14 s, longer than usual  lock · preflight · upload · switch · start \\x1b[2Jgraphs"
+            " · smoke test · commit",
+            "start",
+        ),
+        (Now("restore", "restoring", "loading", 1.0), 0, "  14 s  restore loading", "restore"),
+    ],
+)
+def test_the_bar_highlights_the_phase_and_tells_the_engines_own(
+    now: Now, since: float, text: str, highlighted: str
+) -> None:
+    drawn = line(now, 14.0, since)
+    assert drawn.plain == text
+    (span,) = (span for span in drawn.spans if "reverse" in str(span.style))
+    assert drawn.plain[span.start : span.end] == highlighted
+
+
+def test_the_last_line_says_what_served_and_where_the_time_went() -> None:
+    spent = {"locked": 3.0, "uploading": 2.1, "switching": 1.9, "starting": 44.0, "smoked": 1.0}
+    done = {"serves": "ddtree-2", "seconds": spent, "smoke": {"seconds": 1.2}}
+    took = "52 s: upload 2 s, load 43 s, smoke test 1 s"
+    assert summary(done, "linear-1") == f"ddtree-2 serves (was linear-1), {took}"
+    done["seconds"] = {**spent, "locked": 303.0}
+    assert "352 s: environment 303 s, upload" in summary(done, None)
 
 
 @pytest.fixture
