@@ -60,6 +60,8 @@ def commit(ctx: Context, state: State, txn: Transaction, *, by: str) -> None:
     if state.serving is None and (old := _adopted(txn)):
         state = replace(state, committed=(old,))
     release.keep_edits(ctx.layout)
+    if not adopted:
+        release.drop_unused_key(ctx.layout, release.load(ctx.layout, txn.release))
     close(ctx, replace(state, committed=state.with_committed(new)), txn, Result.COMMITTED, by=by)
 
 

@@ -57,6 +57,10 @@ class Release:
     def venv(self) -> str:
         return str(self.manifest["lock_digest"])[:12]
 
+    @property
+    def needs_key(self) -> bool:
+        return bool(self.manifest.get("settings", {}).get("api_key_file"))
+
     def damage(self) -> list[str]:
         """Return what differs from the manifest: missing or edited files, an edited engine."""
         found = []
@@ -201,6 +205,12 @@ def bring_back(layout: Layout, unit: str) -> None:
     kept = layout.set_aside / f"{unit}.d"
     if kept.is_dir() and not layout.dropins(unit).exists():
         shutil.move(kept, layout.dropins(unit))
+
+
+def drop_unused_key(layout: Layout, release: Release) -> None:
+    """Delete the service's API key when the release that serves from now on has none."""
+    if not release.needs_key:
+        layout.api_key(release.service).unlink(missing_ok=True)
 
 
 def keep_edits(layout: Layout) -> None:

@@ -129,6 +129,13 @@ def switch(ctx: Context, id_: str) -> dict[str, Any]:
             remedy="deploy again with an index or kdops_wheel_dir, so that it can be built",
             code=ExitCode.REFUSED,
         )
+    if new.needs_key and not ctx.layout.api_key(new.service).is_file():
+        raise KdopsError(
+            f"the API key of release {new.id} is not on this host",
+            cause=f"{ctx.layout.api_key(new.service)} is missing: a release without one was committed",
+            remedy="set engine_api_key_file and deploy",
+            code=ExitCode.REFUSED,
+        )
     _enter(ctx, _seen(ctx, txn), Phase.SWITCHING)
     moved = release.set_aside(ctx.layout, new.unit)
     release.install_unit(ctx.layout, new)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -132,6 +133,28 @@ class Deployer:
     def deploy(self, *arguments: str, mode: str = "") -> tuple[int, str]:
         code, _, said = self.run("deploy", self.host, *with_mode(mode), *arguments)
         return code, said
+
+    def playbook(self, name: str, *arguments: str) -> CompletedProcess[str]:
+        """Run one of the playbooks as a user of plain Ansible would; `arguments` follow `-l lab0`.
+
+        Nobody renews the lease, so it must be longer than the tests' own.
+        """
+        bin_folder = self.inventory.parent / "bin"
+        bin_folder.mkdir(exist_ok=True)
+        command = bin_folder / "kdops"
+        command.write_text(f'#!/bin/sh\nexec {sys.executable} -m kdops.cli.main "$@"\n')
+        command.chmod(0o755)
+        path = f"{bin_folder}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+        given = ["-i", str(self.inventory), f"playbooks/{name}", "-l", self.host, *arguments]
+        return subprocess.run(
+            ["ansible-playbook", "-e", "kdops_lease=300", *given],
+            cwd=self.tree,
+            env={**os.environ, "PATH": path, "PYTHONPATH": str(self.tree), "ANSIBLE_NOCOLOR": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=180,
+        )
 
     def guard(self, *arguments: str, stdin: str = "") -> dict[str, Any]:
         """Call the guard on the host as a client does, over ssh; returns its document."""

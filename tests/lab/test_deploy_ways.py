@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -43,40 +42,12 @@ def reached_by(kdops: Deployer, folder: Path, ssh_config: str) -> Deployer:
     return Deployer(kdops.lab, kdops.tree, write_inventory(folder / "other", f"-F {config}"))
 
 
-def playbook(kdops: Deployer, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the playbook as a user of plain Ansible would."""
-    bin_folder = kdops.inventory.parent / "bin"
-    bin_folder.mkdir(exist_ok=True)
-    kdops_command = bin_folder / "kdops"
-    kdops_command.write_text(f'#!/bin/sh\nexec {sys.executable} -m kdops.cli.main "$@"\n')
-    kdops_command.chmod(0o755)
-    path = f"{bin_folder}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    command = [
-        "ansible-playbook",
-        "-i",
-        str(kdops.inventory),
-        "playbooks/deploy.yml",
-        "-l",
-        "lab0",
-        *arguments,
-    ]
-    return subprocess.run(
-        command,
-        cwd=kdops.tree,
-        env={**os.environ, "PATH": path, "PYTHONPATH": str(kdops.tree)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
-
-
 def test_plain_ansible_deploys_and_changes_nothing_the_second_time(kdops: Deployer) -> None:
-    done = playbook(kdops)
+    done = kdops.playbook("deploy.yml")
     assert done.returncode == 0, done.stdout
     assert kdops.serves().startswith("ddtree-")
     invocation = kdops.property("InvocationID")
-    done = playbook(kdops)
+    done = kdops.playbook("deploy.yml")
     assert done.returncode == 0, done.stdout
     assert "changed=0" in done.stdout
     assert kdops.property("InvocationID") == invocation
@@ -104,7 +75,7 @@ def test_host_keys_that_are_not_trusted_are_refused_by_both(
     code, said = stranger.deploy()
     assert code == 3
     assert f"host key {known}" in said
-    done = playbook(stranger)
+    done = stranger.playbook("deploy.yml")
     assert done.returncode == 4
     assert "Host key verification failed" in done.stdout
     assert kdops.lab.ssh("lab0", "ls /opt/kdops/guard", check=False) == ""

@@ -163,8 +163,8 @@ def test_a_changed_key_is_refused_with_both_fingerprints(lab, tmp_path):
 
 def as_ansible(file: Path) -> str:
     """What ssh says with the options the playbooks give to it."""
-    defaults = yaml.safe_load((paths.data("playbooks") / "vars" / "defaults.yml").read_text())
-    options = ["-o", "ControlMaster=no", *defaults["ansible_ssh_args"].split()]
+    enforced = yaml.safe_load((paths.data("playbooks") / "vars" / "connection.yml").read_text())
+    options = ["-o", "ControlMaster=no", *enforced["ansible_ssh_args"].split("{{")[0].split()]
     done = subprocess.run(
         ["ssh", *options, "-F", file, "lab0", "true"], capture_output=True, text=True, timeout=20
     )

@@ -15,6 +15,7 @@ from kdops.errors import ExitCode, KdopsError
 from kdops.guard import transaction as t
 from kdops.guard.drift import drift
 from kdops.guard.model import Phase, Result, State
+from kdops.guard.preflight import preflight
 from kdops.guard.store import write_atomic
 from kdops.guard.tick import tick
 
@@ -415,3 +416,26 @@ def test_api_key_is_blanked_in_evidence(host: GuardHost, monkeypatch: pytest.Mon
     advance(host, "linear-1", Phase.STARTING)
     assert t.wait(host.ctx, "c1")["failure"]["evidence"] == ("api_key='***'",)
     assert "s3cret" not in host.layout.transaction.read_text()
+
+
+def test_api_key_goes_with_the_commit_of_a_release_without_one(host: GuardHost) -> None:
+    key = host.layout.api_key("lab")
+    key.parent.mkdir(parents=True)
+    key.write_text("s3cret")
+    deploy(host, "linear-1")
+    manifest = host.layout.releases / "linear-1/manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "settings": {"api_key_file": "k"}}))
+    assert not key.exists()
+    deploy(host, "linear-2", "c2")
+    t.begin(host.ctx, request("linear-1", "c3"))
+    with pytest.raises(KdopsError, match="API key of release linear-1 is not on this host"):
+        t.switch(host.ctx, "c3")
+    assert serves(host) == "linear-2"
+
+
+@pytest.mark.parametrize(("venv", "fits"), [("abcdefabcdef", True), ("000000000000", False)])
+def test_an_environment_to_build_counts_for_the_disk(host: GuardHost, venv: str, fits: bool) -> None:
+    (host.layout.venvs / "abcdefabcdef/bin/python").chmod(0o755)
+    manifest = {"lock_digest": venv, "port": 1, "unit": UNIT}
+    found = preflight(host.ctx, manifest, 1, 10**18)
+    assert ("the disk is too full" not in [problem["title"] for problem in found]) is fits
