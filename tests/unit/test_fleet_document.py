@@ -19,8 +19,9 @@ HEAD = """\
 
 Inventory variables of a host or group, in Ansible's own format and precedence; `--set KEY=VALUE` overrides
 one once. `kdops config HOST` shows the effective values, where each was written, and whether the engine will
-fit into memory. *Change* is what a changed value asks for: nothing (it counts from the next start or deploy
-on), a restart of the engine, or a redeploy (user, environment or service name).
+fit into memory. *Change* is what a changed value asks for: nothing (it bears on the next start or deploy
+only), a restart of the engine, or a redeploy (user, environment or service name). Whatever it is, a deploy
+with a changed value makes a new release, and that starts the engine anew.
 
 Besides these: `engine_profile` (the profile used without `--profile`), `engine_profiles` (profile →
 overrides), `engine_model_facts` and `engine_draft_facts` (`config`: the model's config.json, `weight_bytes`,
