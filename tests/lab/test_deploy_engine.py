@@ -6,14 +6,11 @@ The tests build on each other, in order: an engine start costs half a minute.
 from __future__ import annotations
 
 import json
-import os
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from deploying import REPOSITORY, UNIT, Deployer, until, write_inventory
+from deploying import REPOSITORY, Deployer, until, write_inventory
 
 if TYPE_CHECKING:
     from conftest import LabHandle
@@ -34,12 +31,9 @@ def kdops(lab: LabHandle, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     inventory = write_inventory(
         folder / "inventory", ssh_args, engine_api_key_file=str(key), engine_start_timeout=300
     )
-    since = lab.ssh("lab0", "date +%s")
+    since = lab.clock("lab0")
     yield Deployer(lab, REPOSITORY, inventory)
-    if counter := os.environ.get("KDOPS_ENGINE_STARTS"):
-        starts = int(lab.ssh("lab0", f"journalctl -u {UNIT} --since @{since} -o cat | grep -c '^Starting '"))
-        with Path(counter).open("a") as file:
-            file.write("deploy\n" * starts)
+    lab.count_starts("lab0", since)
     lab.clean("lab0")
 
 
@@ -49,16 +43,17 @@ def test_first_deploy_serves_and_shows_its_phases(kdops: Deployer) -> None:
     assert "[starting] phase=imports" in said
     assert "[smoke test] passed" in said
     assert kdops.serves().startswith("ddtree-")
-    assert out.startswith("lab0: release ddtree-")
+    assert out.startswith("lab0: ddtree-")
+    assert "serves (the first one), " in out
     seconds = kdops.outcome()["seconds"]
-    assert sum(seconds.values()) - seconds["starting"] < 40
+    assert list(seconds) == ["locked", "uploading", "switching", "starting", "smoked"]
+    assert 0 < kdops.outcome()["smoke"]["seconds"] < seconds["starting"]
 
 
-def test_same_deploy_again_restarts_nothing_and_is_fast(kdops: Deployer) -> None:
-    invocation, begun = kdops.property("InvocationID"), time.monotonic()
+def test_same_deploy_again_restarts_nothing(kdops: Deployer) -> None:
+    invocation = kdops.property("InvocationID")
     code, out, said = kdops.run("deploy", "lab0", "--json")
     assert code == 0, said
-    assert time.monotonic() - begun < 15
     assert json.loads(out)["changed"] is False
     assert kdops.property("InvocationID") == invocation
 
