@@ -40,7 +40,8 @@ def test_kill_loses_the_host_and_on_keeps_disk_and_journal(lab: LabHandle) -> No
 
 
 def test_a_cut_link_is_silent_while_the_host_goes_on(lab: LabHandle) -> None:
-    lab.ssh("lab1", "systemd-run --quiet --unit=beat sh -c 'while sleep 0.1; do date +%s >/run/beat; done'")
+    beat = "while sleep 0.1; do date +%s >/run/beat.new; mv /run/beat.new /run/beat; done"
+    lab.ssh("lab1", f"systemd-run --quiet --unit=beat sh -c '{beat}'")
     lab.cut("lab1")
     command = ["ssh", "-F", str(lab.ssh_config), "-oBatchMode=yes", "-oConnectTimeout=2", "lab1", "true"]
     started = time.time()
