@@ -79,7 +79,10 @@ def test_rollback_stop_and_teardown(kdops: Deployer) -> None:
     done = kdops.playbook("teardown.yml")
     assert done.returncode == 0, done.stdout
     left = "find / -xdev -path /proc -prune -o \\( -name '*kdops*' -o -name '*kdtree*' \\) -print"
-    assert kdops.lab.ssh("lab0", f"{left} | grep -v ^/opt/kdops; ls /opt/kdops", check=False) == "venvs"
+    assert (
+        kdops.lab.ssh("lab0", f"{left} | grep -v -e ^/opt/kdops -e kdops-lab; ls /opt/kdops", check=False)
+        == "venvs"
+    )
     assert kdops.lab.ssh("lab0", "ls /opt/kdops/venvs") == venvs
     assert (
         kdops.lab.ssh("lab0", f"systemctl show {UNIT} kdops-guard.timer -P LoadState").split()

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
+import pty
+import re
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -232,3 +239,31 @@ def test_unit_of_another_origin_is_not_overwritten(kdops: Deployer) -> None:
     code, said = kdops.deploy()
     assert code == 5
     assert "kdops did not write it" in said
+
+
+def test_a_terminal_shows_one_line_that_is_drawn_again(kdops: Deployer) -> None:
+    outer, inner = pty.openpty()
+    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
+    command = [sys.executable, "-m", "kdops.cli.main", "deploy", "lab0", "-i", str(kdops.inventory)]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PYTHONPATH": str(kdops.tree), "PATH": path, "TERM": "xterm-256color"}
+    with subprocess.Popen(
+        command, cwd=kdops.tree, env=environment, stdin=inner, stdout=subprocess.PIPE, stderr=inner, text=True
+    ) as process:
+        os.close(inner)
+        screen = bytearray()
+        with contextlib.suppress(OSError):  # EIO: the command has ended
+            while piece := os.read(outer, 65536):
+                screen += piece
+        os.close(outer)
+        assert process.stdout is not None
+        last = process.stdout.read()
+    shown = screen.decode()
+    assert process.returncode == 0, shown
+    assert re.fullmatch(
+        r"lab0: ddtree-\w{10} serves \(the first one\), \d+ s: upload .*, load .*, smoke .*\n", last
+    )
+    for phase in ("preflight", "upload", "start", "smoke test"):
+        assert re.search(rf"\x1b\[1;7m{phase}", shown), phase
+    assert "\n[upload]" not in shown
+    assert "first deploy: installs the guard" in shown
