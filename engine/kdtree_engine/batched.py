@@ -56,6 +56,19 @@ class BatchedWalk:
     committed: torch.Tensor
     bonus: torch.Tensor
 
+    def stopped_at_root(self, rows: torch.Tensor) -> BatchedWalk:
+        """The same walk, but the requests flagged in `rows` ([b] bool) accept no draft: one token, the
+        root's.
+        """
+        below = torch.arange(self.path.shape[1], device=self.path.device) > 0
+        return BatchedWalk(
+            path=self.path.masked_fill(rows[:, None] & below, -1),
+            lengths=self.lengths.masked_fill(rows, 1),
+            depth=self.depth.masked_fill(rows, 0),
+            committed=self.committed,
+            bonus=torch.where(rows, self.committed[:, 0], self.bonus),
+        )
+
 
 def build(
     logp: torch.Tensor, candidates: torch.Tensor, root: torch.Tensor, budget: int, *, keep_spine: bool = False
@@ -91,11 +104,9 @@ def build(
     every_rank = torch.cat([level[1] for level in levels], 1)
     every_parent = torch.cat([level[2] for level in levels], 1)
     widths = [level[0].shape[1] for level in levels]
-    every_depth = torch.repeat_interleave(
-        torch.arange(1, depths + 1, device=device),
-        torch.tensor(widths, device=device),
-        output_size=sum(widths),
-    ).expand(batch, -1)
+    every_depth = torch.cat(  # fills, not a copy from the host: this runs inside CUDA graphs too
+        [torch.full((batch, count), depth, device=device) for depth, count in enumerate(widths, 1)], 1
+    )
     if keep_spine and budget > 1:
         every_score = every_score.clone()
         for level in range(depths):

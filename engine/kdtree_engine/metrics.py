@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 
@@ -34,7 +35,8 @@ class StepRecord:
 class Totals:
     """Sums over steps since the start.
 
-    histogram[i]: steps with i accepted drafts; broken: steps with a violation.
+    histogram[i]: steps with i accepted drafts; ranks[k]: accepted nodes that were candidate k of their
+    position (0: the drafter's best); broken: steps with a violation.
     """
 
     steps: int = 0
@@ -44,9 +46,9 @@ class Totals:
     depth: int = 0
     broken: int = 0
     histogram: tuple[int, ...] = ()
+    ranks: tuple[int, ...] = ()
 
     def __sub__(self, other: Totals) -> Totals:
-        before = other.histogram + (0,) * (len(self.histogram) - len(other.histogram))
         return Totals(
             steps=self.steps - other.steps,
             nodes=self.nodes - other.nodes,
@@ -54,7 +56,8 @@ class Totals:
             committed=self.committed - other.committed,
             depth=self.depth - other.depth,
             broken=self.broken - other.broken,
-            histogram=tuple(now - then for now, then in zip(self.histogram, before, strict=True)),
+            histogram=_less(self.histogram, other.histogram),
+            ranks=_less(self.ranks, other.ranks),
         )
 
     def violations(self) -> tuple[str, ...]:
@@ -70,6 +73,8 @@ class Totals:
             found.append(f"histogram holds {sum(self.histogram)} of {self.steps} steps")
         if sum(i * count for i, count in enumerate(self.histogram)) != self.accepted:
             found.append("histogram and accepted drafts differ")
+        if self.ranks and sum(self.ranks) != self.accepted:
+            found.append(f"ranks hold {sum(self.ranks)} of {self.accepted} accepted drafts")
         return tuple(found)
 
     def log_line(self, *, batch_size: int, budget: int) -> str:
@@ -80,3 +85,7 @@ class Totals:
             f"avg_accepted_drafts={self.accepted / count:.2f} avg_commit_len={self.committed / count:.2f} "
             f"avg_accepted_depth={self.depth / count:.2f}"
         )
+
+
+def _less(now: tuple[int, ...], then: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(a - b for a, b in itertools.zip_longest(now, then, fillvalue=0))

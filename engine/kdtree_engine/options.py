@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from kdtree_engine.tree import max_nodes
 
 DEFAULT_TOPK_CAP = 4
 MAX_BUDGET = 256
-TREE_MASK_BACKENDS = ("torch_native", "triton")
+TREE_MASK_BACKENDS = {"cpu": "torch_native", "cuda": "triton"}
 
 
 class RefusedError(ValueError):
@@ -53,6 +54,11 @@ class Options:
         """Draft positions: the block without its first slot, which holds the last known token."""
         return self.block_size - 1
 
+    @property
+    def is_chain(self) -> bool:
+        """Whether every tree is the drafter's best chain."""
+        return self.topk_cap == 1
+
 
 def settle(request: Request, around: Surroundings) -> Options:
     """Fill in defaults and refuse what cannot work. Raises RefusedError."""
@@ -88,18 +94,24 @@ def settle(request: Request, around: Surroundings) -> Options:
     return Options(block_size=block, budget=budget, topk_cap=width, keep_spine=request.keep_spine)
 
 
-def check_device(*, device: str, attention_backend: str | None, graphs: bool) -> None:
+def check_device(
+    *, device: str, attention_backends: Collection[str | None], deterministic: bool, graphs: bool
+) -> None:
     """Refuse a device set-up that would give wrong tokens.
 
-    graphs: decode graphs are captured. Raises RefusedError.
+    attention_backends: every backend a target forward may use. deterministic: SGLang's one-pass
+    attention, whose mask covers the prefix too. graphs: decode graphs are captured. Raises RefusedError.
     """
-    if attention_backend not in TREE_MASK_BACKENDS:
+    wanted = TREE_MASK_BACKENDS["cpu" if device.startswith("cpu") else "cuda"]
+    for backend in attention_backends:
+        if backend != wanted:
+            raise RefusedError(
+                f"attention-backend {backend} takes no tree mask on {device}; DDTREE runs with {wanted}"
+            )
+    if deterministic:
+        raise RefusedError("enable-deterministic-inference and DDTREE exclude each other: set one of them")
+    if graphs and not device.startswith("cpu"):
         raise RefusedError(
-            f"attention-backend {attention_backend} takes no tree mask; DDTREE runs with "
-            + " or ".join(TREE_MASK_BACKENDS)
-        )
-    if not device.startswith("cpu") and graphs:
-        raise RefusedError(
-            "SGLang 0.5.23 captures this family without a tree mask, which changes the tokens: "
+            "DDTREE under CUDA graphs has not been shown token-identical on a GPU yet: "
             "set cuda-graph-backend-decode to disabled"
         )

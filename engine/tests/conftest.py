@@ -9,7 +9,7 @@ import pytest
 from harness import EngineHome, make_home
 
 if importlib.util.find_spec("sglang") is None:
-    collect_ignore = ["inside", "attention"]
+    collect_ignore = ["inside", "kernels", "attention"]
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,5 @@
-"""Runs the tests under inside/ and attention/ in the Python that has SGLang, with this Python's pytest and
-hypothesis.
+"""Runs the tests under inside/, kernels/ and attention/ in the Python that has SGLang, with this Python's
+pytest and hypothesis.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.engine
 _RUN = "import sys; sys.path.append(sys.argv.pop(1)); import pytest; sys.exit(pytest.main(sys.argv[1:]))"
 
 
-@pytest.mark.parametrize("folder", ["inside", "attention"])
+@pytest.mark.parametrize("folder", ["inside", "kernels", "attention"])
 def test_inside_sglangs_python(engine_home: EngineHome, folder: str) -> None:
     tests = Path(__file__).parent / folder
     options = ["-q", "-p", "no:cacheprovider", f"--rootdir={CHECKOUT}", f"--confcutdir={tests}", str(tests)]

@@ -1,4 +1,4 @@
-"""One forward of the block drafter: the best candidates at every position, without a dense gather."""
+"""One forward of the block drafter and the tree of its best candidates, without a dense gather."""
 
 from __future__ import annotations
 
@@ -6,28 +6,32 @@ from typing import Any
 
 import torch
 
+from kdtree_engine.batched import BatchedTree
+from kdtree_engine.sglang import treeops
 from kdtree_engine.sglang.compat import runtime as sgl
 
 
-def propose(
-    worker: Any, batch: Any, prefix_lens: torch.Tensor, width: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Run the draft block after each request's prefix.
+def propose(worker: Any, batch: Any, prefix_lens: torch.Tensor) -> tuple[BatchedTree, bool]:
+    """Run the draft block after each request's prefix and build the trees.
 
-    Step 1 of SGLang's DFlashWorkerV2.forward_batch_generation, with candidates in place of the argmax. Slot
-    0 of the block holds the last known token, the rest the mask token. Returns log-probabilities and token
-    ids, each [b, block - 1, width], best first.
+    Step 1 of SGLang's DFlashWorkerV2.forward_batch_generation, with a tree in place of the argmax chain.
+    Slot 0 of the block holds the last known token, the rest the mask token. The second value says whether
+    the tree was built inside the drafter's graph.
     """
+    options = worker.options
     block, bs = worker.block_size, len(prefix_lens)
     target = worker.target_worker.model_runner.model
     ids = prefix_lens.new_full((bs, block), int(worker._mask_token_id), dtype=torch.int64)
     ids[:, 0] = batch.spec_info.bonus_tokens
     forward_batch = _forward_batch(worker, batch, prefix_lens, ids, _embed(worker, target, ids))
     with torch.inference_mode(), sgl.draft_tp_context(worker.draft_parallel_layout):
-        hidden = worker.draft_model_runner.forward(forward_batch).logits_output.hidden_states
+        drafted = worker.draft_model_runner.forward(forward_batch)
+        if drafted.can_run_graph and worker.folds:
+            return worker.captured.tree(bs), True
+        hidden = drafted.logits_output.hidden_states
         hidden = hidden.view(bs, block, -1)[:, 1:].flatten(0, 1)
-        logp, tokens = top_candidates(hidden, sgl.unwrap_lora_layer(target.lm_head), width)
-    return logp.view(bs, block - 1, width), tokens.view(bs, block - 1, width)
+        logp, tokens = (found.view(bs, block - 1, -1) for found in worker.candidates(hidden))
+    return treeops.build(options, logp, tokens, ids[:, 0]), False
 
 
 def top_candidates(hidden: torch.Tensor, lm_head: Any, width: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import asdict
 from typing import Any
 
@@ -19,6 +20,7 @@ from kdtree_engine.sglang import compat
 from kdtree_engine.sglang.redaction import redact
 
 ALGORITHM = "DDTREE"
+TRY_GRAPHS = "KDTREE_TRY_GRAPHS"  # set by benchmarks/equality.py, which is what shows them right
 # Rides on SGLang's ServerArgs like its own `_launch_command`: pickled to every spawned process.
 _ATTRIBUTE = "_ddtree_options"
 
@@ -90,6 +92,8 @@ def register_algorithm() -> None:
     class DDTreeAlgorithm(CustomSpecAlgo):  # type: ignore[misc]
         """A member of the DFLASH family as far as scheduler, memory pools and prefill are concerned."""
 
+        takes_tree_mask = True
+
         def is_dflash(self) -> bool:
             return True
 
@@ -121,8 +125,9 @@ def register_algorithm() -> None:
             options = options_of(server_args)
             check_device(
                 device=server_args.device,
-                attention_backend=server_args.attention_backend,
-                graphs=compat.decode_graphs_enabled(server_args),
+                attention_backends=compat.attention_backends(server_args),
+                deterministic=server_args.enable_deterministic_inference,
+                graphs=compat.decode_graphs_enabled(server_args) and not os.environ.get(TRY_GRAPHS),
             )
             server_args.speculative_num_draft_tokens = options.budget
             server_args.speculative_num_steps = options.depths

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,50 +17,70 @@ log = logging.getLogger(__name__)
 
 LOG_EVERY_STEPS = 40
 WARN_EVERY_SECONDS = 60.0
+_FIXED = 5  # accepted, committed, depth, nodes, broken; then rank hits, then the histogram of accepted drafts
 
 
 class StepCounts:
     """Totals over all steps.
 
-    A broken invariant is counted and logged with its evidence once a minute, never raised.
+    A broken invariant is counted and logged with its evidence once a minute, never raised. publish: called
+    with every window, in the process that leads.
     """
 
-    def __init__(self, options: Options, device: Any, *, leads: bool) -> None:
+    def __init__(
+        self,
+        options: Options,
+        device: Any,
+        *,
+        leads: bool,
+        publish: Callable[[Totals], None] | None = None,
+    ) -> None:
         self._options = options
         self._leads = leads
-        self._sums = torch.zeros(6, dtype=torch.int64, device=device)
-        self._histogram = torch.zeros(options.block_size, dtype=torch.int64, device=device)
+        self._publish = publish
+        width = _FIXED + options.topk_cap + options.block_size
+        self._sums = torch.zeros(width, dtype=torch.int64, device=device)
         self._evidence = torch.zeros(4, dtype=torch.int64, device=device)  # the last broken step's StepRecord
         self._logged = Totals()
         self._batches = 0
         self._warned_at = -WARN_EVERY_SECONDS
 
-    def add(self, tree: BatchedTree, walked: BatchedWalk) -> None:
-        """Add one step of every request in the batch.
+    def records(self, tree: BatchedTree, walked: BatchedWalk) -> torch.Tensor:
+        """One row of counts per request, [b, _FIXED + K + block]; keeps the evidence of a broken one.
 
-        accepted is counted on the path, not derived from lengths.
+        accepted is counted on the path, not derived from lengths. Runs on the device alone and can be
+        captured.
         """
-        accepted = (walked.path[:, 1:] >= 0).sum(1)
+        taken = walked.path[:, 1:] >= 0
+        accepted = taken.sum(1)
+        nodes = torch.full_like(accepted, tree.tokens.shape[1])
         broken = (walked.lengths != accepted + 1) | (walked.depth != accepted)
-        steps, nodes = tree.tokens.shape
-        self._sums += torch.stack(
-            [
-                accepted.new_tensor(steps),
-                accepted.new_tensor(steps * nodes),
-                accepted.sum(),
-                walked.lengths.sum(),
-                walked.depth.sum(),
-                broken.sum(),
-            ]
-        )
-        self._histogram.scatter_add_(0, accepted, torch.ones_like(accepted))
-        records = torch.stack([accepted, walked.lengths, walked.depth, torch.full_like(accepted, nodes)], 1)
-        self._evidence = torch.where(broken.any(), records[broken.to(torch.int8).argmax()], self._evidence)
+        step = torch.stack([accepted, walked.lengths, walked.depth, nodes], 1)
+        worst = step.index_select(0, broken.to(torch.int8).argmax()[None])[0]
+        self._evidence.copy_(torch.where(broken.any(), worst, self._evidence))
+        ranks = tree.rank.gather(1, walked.path[:, 1:].clamp(min=0))
+        hits = (taken[:, :, None] & (ranks[:, :, None] == self._range(self._options.topk_cap))).sum(1)
+        histogram = (accepted[:, None] == self._range(self._options.block_size)).to(torch.int64)
+        return torch.cat([step, broken[:, None].to(torch.int64), hits, histogram], 1)
+
+    def add(self, records: torch.Tensor) -> None:
+        """Add the rows of the requests that are really there."""
+        self._sums += records.sum(0)
 
     def totals(self) -> Totals:
         """Sums so far (waits for the device)."""
-        steps, nodes, accepted, committed, depth, broken = self._sums.tolist()
-        return Totals(steps, nodes, accepted, committed, depth, broken, tuple(self._histogram.tolist()))
+        accepted, committed, depth, nodes, broken, *rest = self._sums.tolist()
+        width = self._options.topk_cap
+        return Totals(
+            steps=sum(rest[width:]),
+            nodes=nodes,
+            accepted=accepted,
+            committed=committed,
+            depth=depth,
+            broken=broken,
+            ranks=tuple(rest[:width]),
+            histogram=tuple(rest[width:]),
+        )
 
     def step_done(self, batch_size: int) -> None:
         """Called on the host after each batch; logs the window every LOG_EVERY_STEPS batches."""
@@ -69,6 +90,8 @@ class StepCounts:
         now = self.totals()
         window, self._logged = now - self._logged, now
         log.info("%s", window.log_line(batch_size=batch_size, budget=self._options.budget))
+        if self._publish is not None:
+            self._publish(window)
         problems = window.violations()
         if problems and time.monotonic() - self._warned_at >= WARN_EVERY_SECONDS:
             self._warned_at = time.monotonic()
@@ -79,3 +102,6 @@ class StepCounts:
                 step,
                 window,
             )
+
+    def _range(self, size: int) -> torch.Tensor:
+        return torch.arange(size, device=self._sums.device)

@@ -8,38 +8,39 @@ from typing import Any
 import torch
 
 from kdtree_engine.batched import BatchedTree, BatchedWalk
+from kdtree_engine.sglang import sampling, treeops
 from kdtree_engine.sglang.compat import runtime as sgl
+from kdtree_engine.sglang.treemask import attach_eager, full_mask
 
 
 @dataclass(frozen=True)
 class Verified:
-    """choice: [b, N], the target's token after each node. output: SGLang's result. plan: KV places."""
+    """choice: [b, N], the target's token after each node. walked, records: the step's outcome and its counts.
+
+    output: SGLang's result. plan: KV places.
+    """
 
     choice: torch.Tensor
+    walked: BatchedWalk
+    records: torch.Tensor
     output: Any
     plan: Any
 
 
-def full_mask(ancestors: torch.Tensor, prefix_lens: torch.Tensor, prefix_sum: int) -> torch.Tensor:
-    """SGLang's flat verify mask (TreeMaskMode.FULL_MASK): per request N rows of prefix + N columns.
-
-    True where a row may attend. ancestors: [b, N, N] bool; prefix_lens: [b]; prefix_sum: their sum, an int.
-    """
-    batch, size, _ = ancestors.shape
-    device = ancestors.device
-    widths = (prefix_lens + size).repeat_interleave(size)
-    row = torch.repeat_interleave(
-        torch.arange(batch * size, device=device), widths, output_size=size * (prefix_sum + size * batch)
-    )
-    start = (widths.cumsum(0) - widths + prefix_lens.repeat_interleave(size))[row]
-    column = torch.arange(len(row), device=device) - start
-    return (column < 0) | ancestors.flatten(0, 1)[row, column.clamp(min=0)]
-
-
 def verify(
-    worker: Any, batch: Any, tree: BatchedTree, prefix_lens: torch.Tensor, grammar_barrier: Any
+    worker: Any,
+    batch: Any,
+    tree: BatchedTree,
+    prefix_lens: torch.Tensor,
+    grammar_barrier: Any,
+    *,
+    in_graph: bool,
 ) -> Verified:
-    """Run the target over every node: step 2 of DFlashWorkerV2.forward_batch_generation, with a tree mask."""
+    """Run the target over every node and walk: step 2 of DFlashWorkerV2.forward_batch_generation, with a
+    tree mask.
+
+    in_graph: the tree already lies in the static tensors of the target's graph.
+    """
     bs, size = tree.tokens.shape
     host_lens = batch.seq_lens_cpu if batch.seq_lens_cpu is not None else batch.spec_info.nxt_kv_lens_cpu
     batch.out_cache_loc = sgl.assign_extend_cache_locs_func(
@@ -58,14 +59,18 @@ def verify(
         write_virtual=batch.out_cache_loc,
         read_extent=size,
     )
-    prefix_sum = int((batch.seq_lens_cpu if batch.seq_lens_cpu is not None else prefix_lens).sum())
     positions = (prefix_lens.to(torch.int64)[:, None] + tree.depth).flatten()
+    on_cpu = prefix_lens.device.type == "cpu"
     inputs = sgl.DFlashVerifyInput(
         draft_token=tree.tokens.flatten(),
         positions=positions,
         draft_token_num=size,
         topk=2,  # more than 1 tells the attention backends that the mask is a tree's
-        custom_mask=full_mask(tree.ancestors, prefix_lens, prefix_sum),
+        custom_mask=(
+            full_mask(tree.ancestors, prefix_lens, int(prefix_lens.sum()))
+            if on_cpu
+            else torch.empty(0, dtype=torch.uint8, device=prefix_lens.device)
+        ),
         capture_hidden_mode=sgl.CaptureHiddenMode.FULL,
         kv_loc_plan=plan,
     )
@@ -78,16 +83,22 @@ def verify(
     kept = batch.seq_lens_cpu, batch.seq_lens_sum
     batch.seq_lens_cpu = host_lens + size if batch.seq_lens_cpu is not None else host_lens
     batch.seq_lens_sum = int(batch.seq_lens_cpu.sum())
-    forward_batch, _ = inputs.prepare_for_verify(batch, worker.target_worker)
+    forward_batch, replays = inputs.prepare_for_verify(batch, worker.target_worker)
     batch.seq_lens_cpu, batch.seq_lens_sum = kept
+    if replays and not in_graph:
+        worker.captured.store_tree(tree)
+    elif not replays and not on_cpu:
+        attach_eager(worker.model_runner.attn_backend, prefix_lens, int(host_lens.sum()), tree.ancestors)
     output = worker.target_worker.forward_batch_generation(
         batch=None, forward_batch=forward_batch, is_verify=True, skip_attn_backend_init=True
     )
 
+    if replays and worker.folds and not sampling.adjusts(worker, batch):
+        choice, walked, records = worker.captured.result(bs)
+        return Verified(choice, walked, records, output, plan)
+
     logits = output.logits_output.next_token_logits
-    sgl.apply_dflash_verify_logits_adjustments(
-        next_token_logits=logits, sampling_info=batch.sampling_info, draft_token_num=size
-    )
+    sampling.adjust(logits, batch.sampling_info, size)
     if grammar is not None:
         mask = sgl.build_grammar_vocab_mask(
             reqs=batch.reqs,
@@ -98,54 +109,36 @@ def verify(
         )
         if mask is not None:
             mask.apply(logits)
-    choice = choose(logits, batch.sampling_info, positions, size).view(bs, size)
+    choice = sampling.choose(logits, batch.sampling_info, positions, size).view(bs, size)
     greedy = batch.sampling_info is None or batch.sampling_info.is_all_greedy
     site = sgl.SpecTpSyncSite.DFLASH_ACCEPT_GREEDY if greedy else sgl.SpecTpSyncSite.DFLASH_ACCEPT_SAMPLE
-    return Verified(choice=worker._tp_sync.sync(site, choice), output=output, plan=plan)
+    choice = worker._tp_sync.sync(site, choice)
+    walked = treeops.walk(worker.options, tree, choice)
+    penalised = sampling.penalised(batch)
+    if any(penalised):
+        worker.fell_back("penalties", sum(penalised))
+        walked = walked.stopped_at_root(torch.tensor(penalised, device=choice.device))
+    return Verified(choice, walked, worker.counts.records(tree, walked), output, plan)
 
 
-def choose(logits: torch.Tensor, sampling: Any, positions: torch.Tensor, size: int) -> torch.Tensor:
-    """The target's token after each node, [b * N] int64: argmax, or one independent draw per node.
-
-    Temperature, top-k, top-p and min-p act at every node through the function SGLang samples ordinary
-    decoding with (layers/sampler.py), so a sampled request keeps the target's distribution on every device.
-    """
-    if sampling is None or sampling.is_all_greedy:
-        return logits.argmax(-1)
-    per_node = {
-        name: getattr(sampling, name).repeat_interleave(size, 0)
-        for name in ("temperatures", "top_ks", "top_ps", "min_ps")
-    }
-    seed = sampling.sampling_seed
-    return sgl.top_k_top_p_min_p_sampling_from_probs_torch(
-        torch.softmax(logits / per_node["temperatures"], -1),
-        per_node["top_ks"],
-        per_node["top_ps"],
-        per_node["min_ps"],
-        sampling.need_min_p_sampling,
-        None if seed is None else seed.repeat_interleave(size, 0),
-        positions,
-    ).to(torch.int64)
-
-
-def commit(
-    worker: Any, batch: Any, verified: Verified, walked: BatchedWalk, prefix_lens: torch.Tensor
-) -> None:
+def commit(worker: Any, batch: Any, verified: Verified, prefix_lens: torch.Tensor) -> None:
     """Move the accepted path's target KV to the front of each window and write its hidden states into the
     draft KV.
     """
+    walked = verified.walked
     bs, size = verified.choice.shape
     output = verified.output.logits_output
     window = torch.arange(bs, device=walked.path.device)[:, None] * size
     rows = torch.where(walked.path < 0, -1, walked.path + window)
     if batch.return_logprob:
         sgl.compute_spec_logprobs(batch, output, verified.choice.flatten(), accept_index=rows)
-    sgl.move_accept_tokens_to_target_kvcache(
-        batch,
-        rows.to(torch.int32),
-        (walked.lengths - 1).to(torch.int32),
-        worker.model_runner.token_to_kv_pool_allocator,
-    )
+    if not worker.options.is_chain:  # a chain's accepted path already is the front of its window
+        sgl.move_accept_tokens_to_target_kvcache(
+            batch,
+            rows.to(torch.int32),
+            (walked.lengths - 1).to(torch.int32),
+            worker.model_runner.token_to_kv_pool_allocator,
+        )
     length = walked.path.shape[1]
     hidden = output.hidden_states.view(bs * size, -1)[rows.clamp(min=0).flatten()]
     cache_loc = worker._draft_write_ids(verified.plan).view(bs, size)[:, :length].contiguous()

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from kdtree_engine import batched
 from kdtree_engine.options import RefusedError
+from kdtree_engine.sglang.captured import CapturedStep
+from kdtree_engine.sglang.compat import captured_batch_sizes
 from kdtree_engine.sglang.compat import runtime as sgl
-from kdtree_engine.sglang.draft import propose
+from kdtree_engine.sglang.draft import propose, top_candidates
 from kdtree_engine.sglang.registration import options_of
 from kdtree_engine.sglang.stepcounts import StepCounts
 from kdtree_engine.sglang.verify import commit, verify
+
+if TYPE_CHECKING:
+    from kdtree_engine.sglang.exposition import Exposition
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +36,41 @@ class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
                 "DDTREE takes a plain DFlash drafter, without a selector, LiLiCorr or Domino head"
             )
         self.speculative_num_draft_tokens = self.options.budget
-        self._counts = StepCounts(self.options, self.device, leads=sgl.get_parallel().tp_rank == 0)
+        parallel = sgl.get_parallel()
+        self._exposition = self._expose(server_args) if parallel.tp_rank == 0 else None
+        self.counts = StepCounts(
+            self.options,
+            self.device,
+            leads=parallel.tp_rank == 0,
+            publish=self._exposition.add if self._exposition is not None else None,
+        )
+        # Tree, argmax and walk run inside the graphs; over several ranks the choices must be agreed on first.
+        self.folds = parallel.tp_group.world_size == 1
+        self.captured: CapturedStep | None = None
+        sizes = captured_batch_sizes()
+        if sizes and not str(self.device).startswith("cpu"):
+            self.captured = CapturedStep(self.options, self.counts, max(sizes), self.device)
+            self.model_runner.capture_head_hooks.append(self.captured.target_head)
+            if self.folds:
+                self.model_runner.capture_tail_hooks.append(self.captured.target_tail)
         log.info("DDTREE ready: %s", self.options)
+
+    def _expose(self, server_args: Any) -> Exposition | None:
+        if not server_args.enable_metrics:
+            return None
+        from kdtree_engine.sglang.exposition import Exposition
+
+        return Exposition(self.options)
+
+    def fell_back(self, reason: str, steps: int) -> None:
+        """Count request steps that committed one token although a tree was verified."""
+        if self._exposition is not None:
+            self._exposition.add_fallbacks(reason, steps)
+
+    def candidates(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """`top_candidates` under the target's head, with its tokens as the target counts them."""
+        head = sgl.unwrap_lora_layer(self.target_worker.model_runner.model.lm_head)
+        return top_candidates(hidden, head, self.options.topk_cap)
 
     def _draft_width(self) -> Any:
         """The draft runner's forwards are one block wide, the target's one tree."""
@@ -51,9 +88,9 @@ class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
         with self._draft_width():
             super().init_cuda_graphs()
 
-    def _maybe_build_draft_sampler(self) -> None:
-        """None: a sampler folded into the draft graph would keep only the best token of each position."""
-        return
+    def _maybe_build_draft_sampler(self) -> Any:
+        """What SGLang captures behind the drafter: not the best token of each position but the tree."""
+        return self.captured.proposer(self.candidates) if self.captured is not None and self.folds else None
 
     def _validate_phase1_sampling_support(self, batch: Any) -> None:
         """No warning that sampling falls back to greedy: here it never does."""
@@ -70,18 +107,15 @@ class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
         options = self.options
         prefix_lens = batch.seq_lens
         prefix_lens.record_stream(torch.get_device_module(self.device).current_stream())
-        bonus = batch.spec_info.bonus_tokens.to(torch.int64)
-
-        logp, candidates = propose(self, batch, prefix_lens, options.topk_cap)
-        tree = batched.build(logp, candidates, bonus, options.budget, keep_spine=options.keep_spine)
-        verified = verify(self, batch, tree, prefix_lens, grammar_barrier)
-        walked = batched.walk(tree, verified.choice, options.depths)
-        self._counts.add(tree, walked)
+        tree, in_graph = propose(self, batch, prefix_lens)
+        verified = verify(self, batch, tree, prefix_lens, grammar_barrier, in_graph=in_graph)
+        walked = verified.walked
+        self.counts.add(verified.records)
 
         new_seq_lens = prefix_lens + walked.lengths.to(prefix_lens.dtype)
         if on_publish is not None:
             on_publish(new_seq_lens)
-        commit(self, batch, verified, walked, prefix_lens)
+        commit(self, batch, verified, prefix_lens)
         padding = options.budget - walked.committed.shape[1]
         return sgl.GenerationBatchResult(
             logits_output=verified.output.logits_output,
@@ -89,7 +123,7 @@ class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
             accept_lens=walked.lengths.to(torch.int32),
             can_run_cuda_graph=verified.output.can_run_cuda_graph,
             next_draft_input=self._make_next_draft_input_decode(
-                bonus_tokens=walked.bonus, new_seq_lens=new_seq_lens
+                bonus_tokens=walked.bonus.clone(), new_seq_lens=new_seq_lens
             ),
             speculative_num_draft_tokens=options.budget,
             new_seq_lens=new_seq_lens,
@@ -99,4 +133,4 @@ class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
 
     def on_verify_complete_cpu(self, num_correct_drafts_per_req: list[int], batch_size: int = 0) -> None:
         super().on_verify_complete_cpu(num_correct_drafts_per_req, batch_size=batch_size)
-        self._counts.step_done(batch_size)
+        self.counts.step_done(batch_size)

@@ -71,7 +71,7 @@ def test_batched_walk_is_the_reference_walk(
     choice = [[100 * (depth + 1) + random.randrange(3) for depth in row] for row in tree.depth.tolist()]
     walked = batched.walk(tree, torch.tensor(choice), depths)
     counts = StepCounts(Options(depths + 1, budget, len(logp[0][0]), False), "cpu", leads=True)
-    counts.add(tree, walked)
+    counts.add(counts.records(tree, walked))
     steps = []
     for index, request in enumerate(logp):
         expected = walk(best_first(request, budget), tree.tokens[index].tolist(), choice[index])
@@ -85,6 +85,9 @@ def test_batched_walk_is_the_reference_walk(
     assert totals.violations() == ()
     assert all(step.violations() == () for step in steps)
     assert (totals.steps, totals.accepted) == (len(steps), sum(step.accepted for step in steps))
+    paths = enumerate(walked.path.tolist())
+    ranks = [int(tree.rank[row, node]) for row, path in paths for node in path[1:] if node > 0]
+    assert list(totals.ranks) == [ranks.count(rank) for rank in range(len(logp[0][0]))]
     assert (totals.committed, totals.nodes) == (sum(s.committed for s in steps), budget * len(steps))
 
 
@@ -93,7 +96,7 @@ def test_a_broken_step_is_counted_with_its_evidence() -> None:
     walked = batched.walk(tree, torch.tensor([[100, 0, 0]]), 1)
     wrong = batched.BatchedWalk(walked.path, walked.lengths, walked.depth + 4, walked.committed, walked.bonus)
     counts = StepCounts(Options(2, 3, 2, False), "cpu", leads=True)
-    counts.add(tree, wrong)
+    counts.add(counts.records(tree, wrong))
     assert counts.totals().broken == 1
     assert "1 of 1 steps broke an invariant" in counts.totals().violations()
 

@@ -7,7 +7,6 @@ import pkgutil
 from dataclasses import fields
 
 import pytest
-import torch
 from kdtree_engine.sglang import compat, redaction
 
 
@@ -59,6 +58,7 @@ def test_the_base_worker_has_what_the_tree_worker_uses() -> None:
         "_make_next_draft_input_decode",
         "_mask_token_id",
         "_maybe_build_draft_sampler",
+        "_can_skip_verify_logits",
         "_defer_target_verify_gather",
         "_noise_embed_scale",
         "_rebuild_compact_draft_cache",
@@ -149,9 +149,24 @@ def test_registered_algorithm_answers_everything_sglang_asks() -> None:
     assert algorithm.is_dflash_family()
 
 
-def test_full_mask_is_prefix_then_tree() -> None:
-    from kdtree_engine.sglang.verify import full_mask
+def test_the_triton_backend_keeps_the_mask_where_the_tree_is_written() -> None:
+    """Captured graphs read the backend's own buffer; the cells over the prefix are never read."""
+    backend = pkgutil.resolve_name("sglang.srt.layers.attention.triton_backend.TritonAttnBackend")
+    replayed = inspect.getsource(backend._update_target_verify_buffers)
+    assert "custom_mask[: spec_info.custom_mask.shape[0]] = spec_info.custom_mask" in replayed
+    assert "seq_mask_len = num_tokens_per_req * (seq_lens + num_tokens_per_req)" in replayed
+    captured = inspect.getsource(backend._build_cuda_graph_forward_metadata)
+    assert "spec_info.custom_mask is not None" in captured
+    assert "custom_mask=custom_mask" in captured
+    kernel = inspect.getsource(pkgutil.resolve_name("sglang.kernels.ops.attention.extend_attention"))
+    assert "skip_prefix_custom_mask=True" in kernel
 
-    ancestors = torch.tensor([[[1, 0], [1, 1]], [[1, 0], [0, 1]]], dtype=torch.bool)
-    mask = full_mask(ancestors, torch.tensor([1, 3]), 4)
-    assert mask.int().tolist() == [1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 0, 1]
+
+def test_the_graph_runner_calls_the_hooks_with_what_they_take() -> None:
+    runner = pkgutil.resolve_name(
+        "sglang.srt.model_executor.runner.decode_cuda_graph_runner.DecodeCudaGraphRunner"
+    )
+    source = inspect.getsource(runner.capture_one_shape)
+    assert "capture_hook(self, forward_batch)" in source
+    assert "capture_hook(self, out, forward_batch, num_tokens)" in source
+    assert parameters(runner.get_spec_info) == ["self", "num_tokens"]

@@ -66,9 +66,16 @@ def test_whatever_is_settled_can_be_built(budget: int, width: int, block: int) -
 
 
 def test_a_device_set_up_that_changes_tokens_is_refused() -> None:
-    check_device(device="cpu", attention_backend="torch_native", graphs=True)
-    check_device(device="cuda", attention_backend="triton", graphs=False)
-    with pytest.raises(RefusedError, match="without a tree mask"):
-        check_device(device="cuda", attention_backend="triton", graphs=True)
-    with pytest.raises(RefusedError, match="flashinfer takes no tree mask"):
-        check_device(device="cuda", attention_backend="flashinfer", graphs=False)
+    cpu = {"device": "cpu", "attention_backends": {"torch_native"}, "deterministic": False, "graphs": True}
+    cuda = {"device": "cuda", "attention_backends": {"triton"}, "deterministic": False, "graphs": False}
+    check_device(**cpu)
+    check_device(**cuda)
+    for changes, words in (
+        ({"attention_backends": {"triton", "flashinfer"}}, "flashinfer takes no tree mask on cuda"),
+        ({"deterministic": True}, "exclude each other"),
+        ({"graphs": True}, "cuda-graph-backend-decode to disabled"),
+    ):
+        with pytest.raises(RefusedError, match=words):
+            check_device(**cuda | changes)
+    with pytest.raises(RefusedError, match="triton takes no tree mask on cpu"):
+        check_device(**cpu | {"attention_backends": {"triton"}})

@@ -27,6 +27,10 @@ RUN_BATCH = "sglang.srt.managers.scheduler.Scheduler.run_batch"
 ATTENTION = "sglang.srt.layers.attention.base_attn_backend.AttentionBackend.forward"
 TRITON_BACKEND = "sglang.srt.layers.attention.triton_backend.TritonAttnBackend.__init__"
 VERIFY_DONE = "sglang.srt.speculative.base_spec_worker.BaseSpecWorker.on_verify_complete_cpu"
+GRAPH_SPEC_INFO = (
+    "sglang.srt.model_executor.runner.decode_cuda_graph_runner.DecodeCudaGraphRunner.get_spec_info"
+)
+PREPARE_DECODE = "sglang.srt.speculative.dflash_info_v2.DFlashDraftInputV2.prepare_for_decode"
 KILL_PROCESS_TREE = "sglang.srt.utils.common.kill_process_tree"
 SIGTERM_HANDLER = "sglang.srt.managers.tokenizer_manager.SignalHandler.sigterm_handler"
 
@@ -42,6 +46,8 @@ PLUGIN_HOOKS = (
     RUN_BATCH,
     ATTENTION,
     VERIFY_DONE,
+    GRAPH_SPEC_INFO,
+    PREPARE_DECODE,
 )
 
 
@@ -83,11 +89,26 @@ def drafter_facts(args: Any) -> tuple[int | None, int | None]:
     return block, getattr(config, "vocab_size", None)
 
 
+def attention_backends(server_args: Any) -> set[str | None]:
+    """The backends that this (resolving) configuration gives to the target's forwards."""
+    chosen = (server_args.decode_attention_backend, server_args.prefill_attention_backend)
+    return {server_args.attention_backend if backend is None else backend for backend in chosen}
+
+
 def decode_graphs_enabled(server_args: Any) -> bool:
     """Whether this (resolving) configuration captures decode graphs."""
     from sglang.srt.model_executor.cuda_graph_config import Backend
 
     return bool(server_args.cuda_graph_config.decode.backend != Backend.DISABLED)
+
+
+def captured_batch_sizes() -> list[int]:
+    """The batch sizes of this process's decode graphs, empty without graphs."""
+    from sglang.srt.model_executor.cuda_graph_config import Backend
+    from sglang.srt.runtime_context import get_exec
+
+    decode = get_exec().graph.cuda_graph_config.decode
+    return [] if decode.backend == Backend.DISABLED else list(decode.bs or ())
 
 
 def leads() -> bool:

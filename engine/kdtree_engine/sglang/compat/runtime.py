@@ -6,13 +6,15 @@ from __future__ import annotations
 
 from sglang.kernels.ops.speculative.cache_locs import assign_extend_cache_locs_func
 from sglang.srt.layers.logprob_processor import compute_spec_logprobs
-from sglang.srt.layers.sampler import top_k_top_p_min_p_sampling_from_probs_torch
+from sglang.srt.layers.sampler import (
+    apply_custom_logit_processor,
+    top_k_top_p_min_p_sampling_from_probs_torch,
+)
 from sglang.srt.lora.layers import unwrap_lora_layer
 from sglang.srt.managers.utils import GenerationBatchResult
 from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode, ForwardBatch, ForwardMode
 from sglang.srt.runtime_context import get_parallel, get_spec
 from sglang.srt.speculative.dflash_info import DFlashVerifyInput
-from sglang.srt.speculative.dflash_utils import apply_dflash_verify_logits_adjustments
 from sglang.srt.speculative.dflash_worker_v2 import DFlashWorkerV2, _resolve_dflash_embedding_module
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.srt.speculative.spec_tp_sync import SpecTpSyncSite
@@ -35,7 +37,7 @@ __all__ = [
     "GrammarTree",
     "SpecTpSyncSite",
     "SpeculativeAlgorithm",
-    "apply_dflash_verify_logits_adjustments",
+    "apply_custom_logit_processor",
     "assign_extend_cache_locs_func",
     "build_grammar_vocab_mask",
     "compute_spec_logprobs",

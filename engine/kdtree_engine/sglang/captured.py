@@ -1,0 +1,86 @@
+"""What the captured graphs of drafter and target share: the tree, the target's choices, the walk.
+
+The drafter's graph ends with candidates and tree, the target's begins with the mask and ends with argmax,
+walk and counts (SGLang's capture_tail_hooks and capture_head_hooks). So a greedy step launches two graphs
+and the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import torch
+
+from kdtree_engine.batched import BatchedTree, BatchedWalk
+from kdtree_engine.options import Options
+from kdtree_engine.sglang import treeops
+from kdtree_engine.sglang.stepcounts import StepCounts
+from kdtree_engine.sglang.treemask import write_captured
+
+Group = TypeVar("Group", BatchedTree, BatchedWalk)
+Candidates = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+
+
+class CapturedStep:
+    """Static tensors for up to `rows` requests. All calls are ordered by the forward stream."""
+
+    def __init__(self, options: Options, counts: StepCounts, rows: int, device: Any) -> None:
+        self._options = options
+        self._counts = counts
+        width = options.topk_cap
+        logp = torch.zeros(rows, options.depths, width, device=device)
+        candidates = torch.arange(width, device=device).expand_as(logp)
+        root = torch.zeros(rows, dtype=torch.int64, device=device)
+        self._tree = treeops.build(options, logp, candidates, root)
+        self._choice = torch.zeros_like(self._tree.tokens)
+        self._walk = treeops.walk(options, self._tree, self._choice)
+        self._records = counts.records(self._tree, self._walk)
+
+    def tree(self, bs: int) -> BatchedTree:
+        return _rows(self._tree, bs)
+
+    def store_tree(self, tree: BatchedTree) -> None:
+        """Before a target replay whose tree was not built inside the drafter's graph."""
+        _copy(tree, self._tree)
+
+    def result(self, bs: int) -> tuple[torch.Tensor, BatchedWalk, torch.Tensor]:
+        """Choices, walk and records of the target's last replay; good until the next one."""
+        return self._choice[:bs], _rows(self._walk, bs), self._records[:bs]
+
+    def proposer(self, candidates: Candidates) -> Callable[[torch.Tensor, torch.Tensor], None]:
+        """The drafter's tail: SGLang's draft sampler contract (hidden states [rows, h], input ids [rows])."""
+        options = self._options
+
+        def propose(hidden: torch.Tensor, input_ids: torch.Tensor) -> None:
+            ids = input_ids.view(-1, options.block_size)
+            hidden = hidden.view(len(ids), options.block_size, -1)[:, 1:].flatten(0, 1)
+            logp, tokens = (found.view(len(ids), options.depths, -1) for found in candidates(hidden))
+            self.store_tree(treeops.build(options, logp, tokens, ids[:, 0]))
+
+        return propose
+
+    def target_head(self, runner: Any, forward_batch: Any) -> None:
+        """capture_head_hooks of the target."""
+        write_captured(runner, forward_batch, self._tree.ancestors)
+
+    def target_tail(self, _runner: Any, output: Any, forward_batch: Any, _num_tokens: int) -> None:
+        """capture_tail_hooks of the target."""
+        bs = forward_batch.batch_size
+        tree = self.tree(bs)
+        choice = output.next_token_logits.argmax(-1).view(tree.tokens.shape)
+        walked = treeops.walk(self._options, tree, choice)
+        self._choice[:bs].copy_(choice)
+        _copy(walked, self._walk)
+        self._records[:bs].copy_(self._counts.records(tree, walked))
+
+
+def _rows(group: Group, bs: int) -> Group:
+    return type(group)(**{field.name: getattr(group, field.name)[:bs] for field in fields(group)})
+
+
+def _copy(source: Group, into: Group) -> None:
+    for field in fields(source):
+        values = getattr(source, field.name)
+        getattr(into, field.name)[: len(values)].copy_(values)

@@ -1,0 +1,27 @@
+"""Tree and walk where the tensors are: the kernels on a GPU, plain torch operations on a CPU."""
+
+from __future__ import annotations
+
+import torch
+
+from kdtree_engine import batched
+from kdtree_engine.batched import BatchedTree, BatchedWalk
+from kdtree_engine.options import Options
+
+
+def build(options: Options, logp: torch.Tensor, candidates: torch.Tensor, root: torch.Tensor) -> BatchedTree:
+    """logp, candidates: [b, D, K], sorted from the best down; root: [b] (see `batched.build`)."""
+    if logp.is_cuda:
+        from kdtree_engine import treekernels
+
+        return treekernels.build(logp, candidates, root, options.budget, keep_spine=options.keep_spine)
+    return batched.build(logp, candidates, root, options.budget, keep_spine=options.keep_spine)
+
+
+def walk(options: Options, tree: BatchedTree, choice: torch.Tensor) -> BatchedWalk:
+    """choice: [b, N] int64, the target's token after each node (see `batched.walk`)."""
+    if choice.is_cuda:
+        from kdtree_engine import treekernels
+
+        return treekernels.walk(tree, choice, options.depths)
+    return batched.walk(tree, choice, options.depths)

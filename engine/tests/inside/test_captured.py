@@ -1,0 +1,95 @@
+"""The tree mask's places and what the captured graphs compute, run here without a graph."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kdtree_engine import batched
+from kdtree_engine.options import Options
+from kdtree_engine.sglang.captured import CapturedStep
+from kdtree_engine.sglang.stepcounts import StepCounts
+from kdtree_engine.sglang.treemask import capture_with_mask, full_mask, write_captured, write_tree
+
+OPTIONS = Options(block_size=4, budget=9, topk_cap=3, keep_spine=False)
+
+
+def candidates(hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    found = torch.log_softmax(hidden, -1).topk(OPTIONS.topk_cap, -1)
+    return found.values, found.indices
+
+
+def test_full_mask_is_prefix_then_tree() -> None:
+    ancestors = torch.tensor([[[1, 0], [1, 1]], [[1, 0], [0, 1]]], dtype=torch.bool)
+    mask = full_mask(ancestors, torch.tensor([1, 3]), 4)
+    assert mask.int().tolist() == [1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 0, 1]
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=4), st.integers(1, 6))
+@settings(deadline=None)
+def test_writing_the_tree_alone_gives_the_full_masks_tree(prefixes: list[int], size: int) -> None:
+    torch.manual_seed(len(prefixes) * 7 + size)
+    prefix_lens = torch.tensor(prefixes)
+    ancestors = torch.rand(len(prefixes), size, size) < 0.5
+    expected = full_mask(ancestors, prefix_lens, sum(prefixes))
+    widths = size * (prefix_lens + size)
+    start = widths.cumsum(0) - widths
+    mask = torch.ones(int(widths.sum()), dtype=torch.uint8)
+    write_tree(mask, start, prefix_lens, ancestors)
+    assert mask.bool().tolist() == expected.tolist()
+
+
+def test_a_graph_computes_what_a_step_without_one_does() -> None:
+    torch.manual_seed(3)
+    counts = StepCounts(OPTIONS, "cpu", leads=True)
+    step = CapturedStep(OPTIONS, counts, 5, "cpu")
+    hidden, ids = torch.randn(3 * 4, 11), torch.arange(12)
+    step.proposer(candidates)(hidden, ids)
+    logp, tokens = candidates(hidden.view(3, 4, 11)[:, 1:])
+    tree = batched.build(logp, tokens, ids.view(3, 4)[:, 0], 9)
+    assert step.tree(3).tokens.tolist() == tree.tokens.tolist()
+    assert step.tree(3).ancestors.tolist() == tree.ancestors.tolist()
+
+    logits = torch.randn(3 * 9, 11)
+    step.target_tail(None, SimpleNamespace(next_token_logits=logits), SimpleNamespace(batch_size=3), 27)
+    choice, walked, records = step.result(2)
+    expected = batched.walk(tree, logits.argmax(-1).view(3, 9), OPTIONS.depths)
+    assert choice.tolist() == logits.argmax(-1).view(3, 9)[:2].tolist()
+    assert walked.committed.tolist() == expected.committed[:2].tolist()
+    assert walked.lengths.tolist() == expected.lengths[:2].tolist()
+    counts.add(records)
+    assert counts.totals().steps == 2
+    assert counts.totals().violations() == ()
+
+
+def test_rows_that_no_drafter_filled_still_walk() -> None:
+    """A graph is captured, and its padding replayed, on whatever lies in the static tensors."""
+    step = CapturedStep(OPTIONS, StepCounts(OPTIONS, "cpu", leads=True), 2, "cpu")
+    logits = torch.zeros(2 * 9, 11)
+    step.target_tail(None, SimpleNamespace(next_token_logits=logits), SimpleNamespace(batch_size=2), 18)
+    assert (step.result(2)[1].lengths <= OPTIONS.block_size).all()
+
+
+def test_the_target_of_ddtree_is_captured_with_a_mask_and_nothing_else_is() -> None:
+    def captured(algorithm: object, *, draft: bool) -> object:
+        model = SimpleNamespace(spec_algorithm=algorithm, is_draft_worker=draft, device="cpu")
+        info = SimpleNamespace(custom_mask=None)
+        return capture_with_mask(info, SimpleNamespace(model_runner=model), 9).custom_mask
+
+    ddtree = SimpleNamespace(takes_tree_mask=True)
+    assert captured(ddtree, draft=False) is not None
+    assert captured(ddtree, draft=True) is None
+    assert captured(SimpleNamespace(), draft=False) is None
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(None, "FULL_MASK"), (torch.ones(9), "QLEN_ONLY")])
+def test_a_graph_without_our_mask_is_refused_at_capture(mask: torch.Tensor | None, mode: str) -> None:
+    backend = SimpleNamespace(
+        forward_metadata=SimpleNamespace(custom_mask=mask),
+        verify_mask=SimpleNamespace(mode=SimpleNamespace(name=mode)),
+    )
+    with pytest.raises(RuntimeError, match="without a tree mask"):
+        write_captured(SimpleNamespace(attn_backend=backend), None, torch.empty(0))
