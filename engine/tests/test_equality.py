@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import itertools
 import json
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,8 +39,8 @@ def prompts(models: Path) -> list[tuple[str, int]]:
     return chosen
 
 
-def ask_all(engine: Engine, asked: list[tuple[str, int]]) -> Answers:
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+def ask_all(engine: Engine, asked: list[tuple[str, int]], *, at_once: int = 8) -> Answers:
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(lambda pair: engine.generate(*pair), asked))
 
 
@@ -74,7 +75,7 @@ def special(usual: dict[str, Any]) -> dict[str, dict[str, Any]]:
         "frequency penalty": {"frequency_penalty": 2.0},
         "presence penalty": {"presence_penalty": 2.0},
         "repetition penalty": {"repetition_penalty": 1.5},
-        "grammar": {"regex": "[a-z]+( [a-z]+){5}\\."},
+        "grammar": {"regex": "[a-z]+( [a-z]+){5}\\.", "ignore_eos": False},
         "bias": {"logit_bias": {str(ids[0]): -100.0}},
     }
 
@@ -240,5 +241,45 @@ def test_a_wide_tree_with_spine_and_draft_window(
     with start(engine_home, tmp_path, flags) as engine:
         engine.await_ready()
         answers = ask_all(engine, prompts(models))
+        assert [answer["output_ids"] for answer in answers] == reference
+        check_steps(answers)
+
+
+FURTHER: dict[str, dict[str, Any]] = {
+    "page 64": {"page_size": 64},
+    "largest tree": {"ddtree_budget": 256, "ddtree_topk_cap": 8},
+    "two ranks": {"tp_size": 2},
+    "32 at once": {"max_running_requests": 32},
+}
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("block", [4, 16])
+def test_other_block_sizes(
+    engine_home: EngineHome, models: Path, tmp_path: Path, reference: list[list[int]], block: int
+) -> None:
+    """The trained drafter with another block: its weights do not depend on the size, only its quality does."""
+    drafter = tmp_path / "drafter"
+    shutil.copytree(models / "drafter", drafter)
+    config = json.loads((drafter / "config.json").read_text())
+    (drafter / "config.json").write_text(json.dumps({**config, "block_size": block}))
+    flags = speculative(models, "DDTREE", chunked_prefill_size=64, ddtree_budget=24)
+    with start(engine_home, tmp_path, {**flags, "speculative-draft-model-path": str(drafter)}) as engine:
+        engine.await_ready()
+        answers = ask_all(engine, prompts(models))
+        assert [answer["output_ids"] for answer in answers] == reference
+        check_steps(answers, block)
+        assert acceptance_length(answers) > 1.5
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("name", FURTHER)
+def test_further_setups(
+    engine_home: EngineHome, models: Path, tmp_path: Path, reference: list[list[int]], name: str
+) -> None:
+    flags = speculative(models, "DDTREE", chunked_prefill_size=64, **FURTHER[name])
+    with start(engine_home, tmp_path, flags, SGLANG_CPU_OMP_THREADS_BIND="0|1") as engine:
+        engine.await_ready()
+        answers = ask_all(engine, prompts(models), at_once=32)
         assert [answer["output_ids"] for answer in answers] == reference
         check_steps(answers)

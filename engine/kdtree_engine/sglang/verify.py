@@ -42,58 +42,14 @@ def verify(
     in_graph: the tree already lies in the static tensors of the target's graph.
     """
     bs, size = tree.tokens.shape
-    host_lens = batch.seq_lens_cpu if batch.seq_lens_cpu is not None else batch.spec_info.nxt_kv_lens_cpu
-    batch.out_cache_loc = sgl.assign_extend_cache_locs_func(
-        req_pool_indices=batch.req_pool_indices,
-        req_to_token=worker.model_runner.req_to_token_pool.req_to_token,
-        start_offset=prefix_lens,
-        end_offset=prefix_lens + size,
-        batch_size=bs,
-        draft_token_num=size,
-        device=worker.device,
-    )
-    plan = worker.model_runner.kv_index_translator.plan(
-        req_pool_indices=batch.req_pool_indices,
-        seq_lens=prefix_lens,
-        seq_lens_cpu=host_lens,
-        write_virtual=batch.out_cache_loc,
-        read_extent=size,
-    )
     positions = (prefix_lens.to(torch.int64)[:, None] + tree.depth).flatten()
-    on_cpu = prefix_lens.device.type == "cpu"
-    inputs = sgl.DFlashVerifyInput(
-        draft_token=tree.tokens.flatten(),
-        positions=positions,
-        draft_token_num=size,
-        topk=2,  # more than 1 tells the attention backends that the mask is a tree's
-        custom_mask=(
-            full_mask(tree.ancestors, prefix_lens, int(prefix_lens.sum()))
-            if on_cpu
-            else torch.empty(0, dtype=torch.uint8, device=prefix_lens.device)
-        ),
-        capture_hidden_mode=sgl.CaptureHiddenMode.FULL,
-        kv_loc_plan=plan,
-    )
-    grammar = (
+    grammar = (  # on its way to the host before the target starts
         sgl.GrammarTree.from_device(tree.next_token(), tree.next_sibling(), tree.tokens)
         if batch.has_grammar
         else None
     )
-
-    kept = batch.seq_lens_cpu, batch.seq_lens_sum
-    batch.seq_lens_cpu = host_lens + size if batch.seq_lens_cpu is not None else host_lens
-    batch.seq_lens_sum = int(batch.seq_lens_cpu.sum())
-    forward_batch, replays = inputs.prepare_for_verify(batch, worker.target_worker)
-    batch.seq_lens_cpu, batch.seq_lens_sum = kept
-    if replays and not in_graph:
-        worker.captured.store_tree(tree)
-    elif not replays and not on_cpu:
-        attach_eager(worker.model_runner.attn_backend, prefix_lens, int(host_lens.sum()), tree.ancestors)
-    output = worker.target_worker.forward_batch_generation(
-        batch=None, forward_batch=forward_batch, is_verify=True, skip_attn_backend_init=True
-    )
-
-    if replays and worker.folds and not sampling.adjusts(worker, batch):
+    output, plan, replayed = _run_target(worker, batch, tree, prefix_lens, positions, in_graph=in_graph)
+    if replayed and worker.folds and not sampling.adjusts(worker, batch):
         choice, walked, records = worker.captured.result(bs)
         return Verified(choice, walked, records, output, plan)
 
@@ -119,6 +75,63 @@ def verify(
         worker.fell_back("penalties", sum(penalised))
         walked = walked.stopped_at_root(torch.tensor(penalised, device=choice.device))
     return Verified(choice, walked, worker.counts.records(tree, walked), output, plan)
+
+
+def _run_target(
+    worker: Any,
+    batch: Any,
+    tree: BatchedTree,
+    prefix_lens: torch.Tensor,
+    positions: torch.Tensor,
+    *,
+    in_graph: bool,
+) -> tuple[Any, Any, bool]:
+    """One target forward over all nodes: its result, the plan of its KV places, whether a graph ran."""
+    bs, size = tree.tokens.shape
+    host_lens = batch.seq_lens_cpu if batch.seq_lens_cpu is not None else batch.spec_info.nxt_kv_lens_cpu
+    batch.out_cache_loc = sgl.assign_extend_cache_locs_func(
+        req_pool_indices=batch.req_pool_indices,
+        req_to_token=worker.model_runner.req_to_token_pool.req_to_token,
+        start_offset=prefix_lens,
+        end_offset=prefix_lens + size,
+        batch_size=bs,
+        draft_token_num=size,
+        device=worker.device,
+    )
+    plan = worker.model_runner.kv_index_translator.plan(
+        req_pool_indices=batch.req_pool_indices,
+        seq_lens=prefix_lens,
+        seq_lens_cpu=host_lens,
+        write_virtual=batch.out_cache_loc,
+        read_extent=size,
+    )
+    on_cpu = prefix_lens.device.type == "cpu"
+    inputs = sgl.DFlashVerifyInput(
+        draft_token=tree.tokens.flatten(),
+        positions=positions,
+        draft_token_num=size,
+        topk=2,  # more than 1 tells the attention backends that the mask is a tree's
+        custom_mask=(
+            full_mask(tree.ancestors, prefix_lens, int(prefix_lens.sum()))
+            if on_cpu
+            else torch.empty(0, dtype=torch.uint8, device=prefix_lens.device)
+        ),
+        capture_hidden_mode=sgl.CaptureHiddenMode.FULL,
+        kv_loc_plan=plan,
+    )
+    kept = batch.seq_lens_cpu, batch.seq_lens_sum
+    batch.seq_lens_cpu = host_lens + size if batch.seq_lens_cpu is not None else host_lens
+    batch.seq_lens_sum = int(batch.seq_lens_cpu.sum())
+    forward_batch, replays = inputs.prepare_for_verify(batch, worker.target_worker)
+    batch.seq_lens_cpu, batch.seq_lens_sum = kept
+    if replays and not in_graph:
+        worker.captured.store_tree(tree)
+    elif not replays and not on_cpu:
+        attach_eager(worker.model_runner.attn_backend, prefix_lens, int(host_lens.sum()), tree.ancestors)
+    output = worker.target_worker.forward_batch_generation(
+        batch=None, forward_batch=forward_batch, is_verify=True, skip_attn_backend_init=True
+    )
+    return output, plan, replays
 
 
 def commit(worker: Any, batch: Any, verified: Verified, prefix_lens: torch.Tensor) -> None:
