@@ -18,8 +18,6 @@ pytestmark = pytest.mark.engine
 
 Answers = list[dict[str, Any]]
 BLOCK = 8
-# SGLang compiles its repetition penalty, for which the lab has no C++ compiler.
-NO_COMPILER = {"TORCHDYNAMO_DISABLE": "1"}
 
 
 def prompts(models: Path) -> list[tuple[str, int]]:
@@ -120,7 +118,7 @@ def plain(engine_home: EngineHome, models: Path, tmp_path_factory: pytest.TempPa
     folder = tmp_path_factory.mktemp("autoregressive")
     # With overlap SGLang counts a token for penalties one step late.
     flags = tiny_pair(models, chunked_prefill_size=64, disable_overlap_schedule=True)
-    with start(engine_home, folder, flags, **NO_COMPILER) as engine:
+    with start(engine_home, folder, flags) as engine:
         engine.await_ready()
         tokens = [answer["output_ids"] for answer in ask_all(engine, prompts(models))]
         return Plain(tokens, ask_special(engine, models), ask_logprobs(engine, models))
@@ -153,7 +151,7 @@ def test_greedy_tokens_are_those_of_plain_decoding(
     page_size: int,
 ) -> None:
     flags = speculative(models, chunked_prefill_size=64, page_size=page_size, **ARMS[arm])
-    with start(engine_home, tmp_path, flags, **NO_COMPILER) as engine:
+    with start(engine_home, tmp_path, flags) as engine:
         engine.await_ready()
         answers = ask_all(engine, prompts(models))
         assert [answer["output_ids"] for answer in answers] == plain.tokens
@@ -258,7 +256,7 @@ FURTHER: dict[str, dict[str, Any]] = {
 def test_other_block_sizes(
     engine_home: EngineHome, models: Path, tmp_path: Path, reference: list[list[int]], block: int
 ) -> None:
-    """The trained drafter with another block: its weights do not depend on the size, only its quality does."""
+    """The trained drafter with another block: the weights do not depend on its size, their quality does."""
     drafter = tmp_path / "drafter"
     shutil.copytree(models / "drafter", drafter)
     config = json.loads((drafter / "config.json").read_text())

@@ -1,4 +1,4 @@
-"""What the target chooses after each node of a tree: penalties, biases, sampling."""
+"""What the target chooses after each node of a tree: processors, penalties, biases, sampling."""
 
 from __future__ import annotations
 
@@ -36,30 +36,6 @@ def adjust(logits: torch.Tensor, info: Any, size: int) -> None:
         rows.copy_(torch.where(rows < 0, rows * scale, rows / scale))
     if info.logit_bias is not None:
         rows += info.logit_bias[:, None].to(logits.dtype)
-
-
-def penalised(batch: Any) -> list[bool]:
-    """Which requests have penalties; these commit one token a step, as in plain decoding."""
-    info = batch.sampling_info
-    if info is None or info.acc_additive_penalties is None:
-        return [False] * len(batch.reqs)
-    return [
-        bool(
-            params.frequency_penalty
-            or params.presence_penalty
-            or params.repetition_penalty != 1.0
-            or params.min_new_tokens
-        )
-        for params in (req.sampling_params for req in batch.reqs)
-    ]
-
-
-def count_last_token(_draft_input: Any, batch: Any, *_: Any, **__: Any) -> None:
-    """Before DFlashDraftInputV2.prepare_for_decode, which leaves out what plain decoding and EAGLE do
-    here.
-    """
-    if batch.spec_algorithm.name == "DDTREE" and batch.sampling_info.penalizer_orchestrator.is_required:
-        batch.cumulate_penalty_output_tokens()
 
 
 def choose(logits: torch.Tensor, info: Any, positions: torch.Tensor, size: int) -> torch.Tensor:

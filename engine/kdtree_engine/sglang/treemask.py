@@ -58,6 +58,7 @@ def capture_with_mask(spec_info: Any, runner: Any, _num_tokens: int) -> Any:
 
 
 def is_ddtree(algorithm: Any) -> bool:
+    """Whether this is the algorithm that `registration` adds."""
     return bool(getattr(algorithm, "takes_tree_mask", False))
 
 

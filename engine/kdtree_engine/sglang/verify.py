@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from kdtree_engine.batched import BatchedTree, BatchedWalk
-from kdtree_engine.sglang import sampling, treeops
+from kdtree_engine.sglang import penalties, sampling, treeops
 from kdtree_engine.sglang.compat import runtime as sgl
 from kdtree_engine.sglang.treemask import attach_eager, full_mask
 
@@ -70,7 +70,7 @@ def verify(
     site = sgl.SpecTpSyncSite.DFLASH_ACCEPT_GREEDY if greedy else sgl.SpecTpSyncSite.DFLASH_ACCEPT_SAMPLE
     choice = worker._tp_sync.sync(site, choice)
     walked = treeops.walk(worker.options, tree, choice)
-    penalised = sampling.penalised(batch)
+    penalised = penalties.penalised(batch)
     if any(penalised):
         worker.fell_back("penalties", sum(penalised))
         walked = walked.stopped_at_root(torch.tensor(penalised, device=choice.device))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from kdtree_engine import batched
-from kdtree_engine.sglang import sampling
+from kdtree_engine.sglang import penalties, sampling
 
 
 def info(**given: Any) -> Any:
@@ -61,9 +61,9 @@ def test_each_penalty_is_noticed(penalty: dict[str, float]) -> None:
     batch = SimpleNamespace(
         reqs=[request(), request(**penalty)], sampling_info=info(acc_additive_penalties=torch.zeros(2, 3))
     )
-    assert sampling.penalised(batch) == [False, True]
+    assert penalties.penalised(batch) == [False, True]
     batch.sampling_info = info()
-    assert sampling.penalised(batch) == [False, False]
+    assert penalties.penalised(batch) == [False, False]
 
 
 def test_a_path_ended_at_the_root_is_one_token_of_plain_decoding() -> None:
@@ -79,3 +79,22 @@ def test_a_path_ended_at_the_root_is_one_token_of_plain_decoding() -> None:
     assert ended.bonus.tolist() == [5, int(walked.bonus[1])]
     assert ended.path[0].tolist() == [0, -1, -1]
     assert ended.path[1].tolist() == walked.path[1].tolist()
+
+
+def test_the_last_token_is_counted_for_ddtree_alone() -> None:
+    counted: list[str] = []
+
+    def batch(name: str, *, tree: bool, required: bool) -> Any:
+        return SimpleNamespace(
+            spec_algorithm=SimpleNamespace(takes_tree_mask=tree),
+            sampling_info=SimpleNamespace(penalizer_orchestrator=SimpleNamespace(is_required=required)),
+            cumulate_penalty_output_tokens=lambda: counted.append(name),
+        )
+
+    penalties.count_last_token(None, batch("tree", tree=True, required=True))
+    penalties.count_last_token(None, batch("no penalties", tree=True, required=False))
+    penalties.count_last_token(None, batch("dflash", tree=False, required=True))
+    penalties.count_last_token(
+        None, SimpleNamespace(**{**vars(batch("idle", tree=True, required=True)), "sampling_info": None})
+    )
+    assert counted == ["tree"]

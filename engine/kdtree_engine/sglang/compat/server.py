@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import os
+import shutil
 import socket
 import time
 import urllib.request
@@ -63,6 +64,9 @@ def prepare(
         )
         if server_args.device == "cpu":
             server_args.sleep_on_idle = True  # else the idle loop takes a whole core from other work
+            if shutil.which(os.environ.get("CXX", "g++")) is None:
+                # SGLang compiles its repetition penalty; without a compiler one request would end the engine.
+                os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
         if api_key is not None:
             server_args.api_key = api_key
         server_args.resolve_once()
