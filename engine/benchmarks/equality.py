@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import datetime
+import functools
 import itertools
 import json
 import statistics
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_servers import AUTOREGRESSIVE, CHAIN, LINEAR, PAIR, Server, Setup, ddtree, serving
+from transformers import AutoTokenizer
 
 ARMS = (AUTOREGRESSIVE, LINEAR, ddtree(8), ddtree(16), ddtree(32))
 TIMED = (LINEAR, CHAIN, ddtree(16), ddtree(32), AUTOREGRESSIVE)
@@ -33,10 +35,9 @@ STEP_TOKENS, STEP_RUNS = 512, 5
 CELLS = tuple(itertools.product(CONTEXTS, CONCURRENCIES))
 
 
+@functools.cache
 def prompts(context: int) -> list[list[int]]:
     """REQUESTS prompts of `context` tokens each, from the test texts of all kinds."""
-    from transformers import AutoTokenizer
-
     tokenizer = AutoTokenizer.from_pretrained(PAIR / "target")
     texts = list(json.loads((PAIR / "prompts.json").read_text())["test"].values())
     made = []
@@ -109,6 +110,7 @@ def run_equal(results: Results, tokens: Path, servers: Sequence[Server]) -> None
     """Every cell of these servers; plain decoding with graphs and page 1 is the reference."""
     known: dict[str, list[dict[str, Any]]] = json.loads(tokens.read_text()) if tokens.exists() else {}
     for context, concurrency in CELLS:
+        prompts(context)  # once, before the threads below
         with concurrent.futures.ThreadPoolExecutor(max(1, len(servers))) as pool:
             repeated = itertools.repeat(context), itertools.repeat(concurrency)
             found = list(pool.map(answers, servers, *repeated))

@@ -143,11 +143,7 @@ def _start(arm: Arm, setup: Setup, folder: Path) -> Server:
         "--chunked-prefill-size=1024",
         "--skip-server-warmup",
         "--cuda-graph-backend-prefill=disabled",
-        *(
-            ["--cuda-graph-bs-decode", "1", "4", "8"]
-            if setup.graphs
-            else ["--cuda-graph-backend-decode=disabled"]
-        ),
+        *(["--cuda-graph-bs-decode", "1", "8"] if setup.graphs else ["--cuda-graph-backend-decode=disabled"]),
     ]
     if arm.algorithm is not None:
         flags += [
