@@ -158,6 +158,24 @@ def walk(tree: BatchedTree, target: torch.Tensor, depths: int) -> BatchedWalk:
     )
 
 
+def forced_walk(tree: BatchedTree, target: torch.Tensor, depths: int, length: int) -> BatchedWalk:
+    """The walk of a benchmark that fixes the commit length: along the drafter's best candidates, whatever the
+    target chose, and the target's choice after the last of them.
+
+    length: tokens to commit, 1 to depths + 1; fewer where the tree holds less of that chain.
+    """
+    off_chain = (tree.ancestors & (tree.rank > 0)[:, None, :]).any(2)
+    accepted = ~off_chain & (tree.depth < length)
+    lengths = accepted.sum(1)
+    nodes = torch.arange(tree.tokens.shape[1], device=target.device).expand_as(tree.tokens)
+    column = torch.where(accepted, tree.depth, depths + 1)
+    path = nodes.new_full((len(lengths), depths + 2), -1).scatter_(1, column, nodes)[:, : depths + 1]
+    bonus = target.gather(1, path.gather(1, lengths[:, None] - 1))[:, 0]
+    after = torch.nn.functional.pad(path[:, 1:], (0, 1), value=-1)
+    committed = torch.where(after < 0, bonus[:, None], tree.tokens.gather(1, after.clamp(min=0)))
+    return BatchedWalk(path, lengths, (tree.depth * accepted).amax(1), committed, bonus)
+
+
 def _ancestors(parent: torch.Tensor, depths: int) -> torch.Tensor:
     batch, size = parent.shape
     mask = torch.eye(size, dtype=torch.bool, device=parent.device).repeat(batch, 1, 1)

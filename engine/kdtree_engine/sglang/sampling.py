@@ -10,9 +10,9 @@ from kdtree_engine.sglang.compat import runtime as sgl
 
 
 def adjusts(worker: Any, batch: Any) -> bool:
-    """Whether a choice of this batch may differ from the argmax of the model's own logits."""
+    """Whether a path of this batch may differ from the walk along the argmax of the model's own logits."""
     info = batch.sampling_info
-    if info is not None and info.acc_additive_penalties is not None:
+    if sgl.SIMULATE_ACC_LEN > 0 or (info is not None and info.acc_additive_penalties is not None):
         return True
     return not worker._can_skip_verify_logits(batch, info)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from kdtree_engine import batched
 from kdtree_engine.batched import BatchedTree, BatchedWalk
 from kdtree_engine.sglang import penalties, sampling, treeops
 from kdtree_engine.sglang.compat import runtime as sgl
@@ -69,7 +70,13 @@ def verify(
     greedy = batch.sampling_info is None or batch.sampling_info.is_all_greedy
     site = sgl.SpecTpSyncSite.DFLASH_ACCEPT_GREEDY if greedy else sgl.SpecTpSyncSite.DFLASH_ACCEPT_SAMPLE
     choice = worker._tp_sync.sync(site, choice)
-    walked = treeops.walk(worker.options, tree, choice)
+    if sgl.SIMULATE_ACC_LEN > 0:
+        wanted = sgl.sample_simulated_acc_len(
+            sgl.SIMULATE_ACC_LEN, sgl.SIMULATE_ACC_METHOD, worker.options.block_size
+        )
+        walked = batched.forced_walk(tree, choice, worker.options.depths, wanted)
+    else:
+        walked = treeops.walk(worker.options, tree, choice)
     penalised = penalties.penalised(batch)
     if any(penalised):
         worker.fell_back("penalties", sum(penalised))

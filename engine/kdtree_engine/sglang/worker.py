@@ -29,6 +29,8 @@ class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
 
     def __init__(self, server_args: Any, gpu_id: int, nccl_port: int, target_worker: Any) -> None:
         self.options = options_of(server_args)
+        if sgl.SIMULATE_ACC_LEN > 0 and sgl.SIMULATE_ACC_TOKEN_MODE != "real-draft-token":
+            raise RefusedError("DDTREE simulates with SGLANG_SIMULATE_ACC_TOKEN_MODE=real-draft-token only")
         with self._draft_width():
             super().__init__(server_args, gpu_id, nccl_port, target_worker)
         if self.selector is not None or self.lilicorr is not None or self._is_domino:

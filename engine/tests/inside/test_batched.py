@@ -91,6 +91,23 @@ def test_batched_walk_is_the_reference_walk(
     assert (totals.committed, totals.nodes) == (sum(s.committed for s in steps), budget * len(steps))
 
 
+@given(batches(), st.integers(1, 6))
+@settings(deadline=None)
+def test_a_forced_walk_follows_the_best_chain(case: tuple[list[list[list[float]]], int], length: int) -> None:
+    logp, budget = case
+    tree, depths = build(logp, budget, keep_spine=True), len(logp[0])
+    choice = 7000 + torch.arange(budget).expand(len(logp), -1)
+    walked = batched.forced_walk(tree, choice, depths, min(length, depths + 1))
+    counts = StepCounts(Options(depths + 1, budget, len(logp[0][0]), False), "cpu", leads=True)
+    counts.add(counts.records(tree, walked))
+    assert counts.totals().violations() == ()
+    drafts = min(length - 1, depths, budget - 1)
+    chain = [100 * depth for depth in range(1, drafts + 1)]
+    for index in range(len(logp)):
+        assert walked.committed[index, : drafts + 1].tolist() == [*chain, 7000 + drafts]
+        assert walked.path[index].tolist() == [*range(drafts + 1), *[-1] * (depths - drafts)]
+
+
 def test_a_broken_step_is_counted_with_its_evidence() -> None:
     tree = build([[[-1.0, -2.0]]], 3, keep_spine=False)
     walked = batched.walk(tree, torch.tensor([[100, 0, 0]]), 1)

@@ -19,15 +19,22 @@ from sglang.srt.speculative.dflash_worker_v2 import DFlashWorkerV2, _resolve_dfl
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.srt.speculative.spec_tp_sync import SpecTpSyncSite
 from sglang.srt.speculative.spec_utils import (
+    SIMULATE_ACC_LEN,
+    SIMULATE_ACC_METHOD,
+    SIMULATE_ACC_TOKEN_MODE,
     GrammarTree,
     build_grammar_vocab_mask,
     draft_tp_context,
     move_accept_tokens_to_target_kvcache,
+    sample_simulated_acc_len,
 )
 
 resolve_embedding_module = _resolve_dflash_embedding_module
 
 __all__ = [
+    "SIMULATE_ACC_LEN",
+    "SIMULATE_ACC_METHOD",
+    "SIMULATE_ACC_TOKEN_MODE",
     "CaptureHiddenMode",
     "DFlashVerifyInput",
     "DFlashWorkerV2",
@@ -46,6 +53,7 @@ __all__ = [
     "get_spec",
     "move_accept_tokens_to_target_kvcache",
     "resolve_embedding_module",
+    "sample_simulated_acc_len",
     "top_k_top_p_min_p_sampling_from_probs_torch",
     "unwrap_lora_layer",
 ]
