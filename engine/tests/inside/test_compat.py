@@ -170,3 +170,29 @@ def test_the_graph_runner_calls_the_hooks_with_what_they_take() -> None:
     assert "capture_hook(self, forward_batch)" in source
     assert "capture_hook(self, out, forward_batch, num_tokens)" in source
     assert parameters(runner.get_spec_info) == ["self", "num_tokens"]
+
+
+def test_settings_that_registration_reads_exist() -> None:
+    names = pkgutil.resolve_name("sglang.srt.server_args.ServerArgs").__struct_fields__
+    assert {
+        "attention_backend",
+        "decode_attention_backend",
+        "prefill_attention_backend",
+        "enable_deterministic_inference",
+        "cuda_graph_config",
+        "enable_metrics",
+    } <= set(names)
+
+
+def test_penalties_lie_where_the_verify_step_reads_them() -> None:
+    info = pkgutil.resolve_name("sglang.srt.sampling.sampling_batch_info.SamplingBatchInfo")
+    names = {field.name for field in fields(info)}
+    assert {
+        "acc_additive_penalties",
+        "acc_scaling_penalties",
+        "logit_bias",
+        "penalizer_orchestrator",
+    } <= names
+    draft = pkgutil.resolve_name(compat.PREPARE_DECODE)
+    assert parameters(draft) == ["self", "batch"]
+    assert "penal" not in inspect.getsource(draft)  # else tokens would be counted twice

@@ -37,6 +37,7 @@ def _remember(_worker: Any, batch: Any, *_: Any) -> None:
 def _replay(
     build: Any, options: Any, logp: torch.Tensor, candidates: torch.Tensor, root: torch.Tensor
 ) -> Any:
+    logp, candidates = logp.clone(), candidates.clone()
     for row, request in enumerate(_batch.reqs):
         known = _records.get(tuple(request.origin_input_ids), [])
         for depth, right in enumerate(known[len(request.output_ids) :][: options.depths]):
