@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from kdtree_engine import batched
-from kdtree_engine.sglang.treemask import capture_with_mask, write_captured
+from kdtree_engine.sglang.treemask import attach_eager, capture_with_mask, write_captured
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 HEADS, KV_HEADS, DIM, NODES, ROWS, CONTEXT = 4, 2, 16, 9, 4, 64
@@ -96,10 +96,39 @@ def dense(q: Any, k: Any, v: Any, keys: Any, values: Any, lengths: list[int], an
     return torch.cat(rows)
 
 
-@pytest.mark.parametrize("over_prefix", [0, 1])
-def test_a_replayed_graph_attends_along_the_trees(over_prefix: int) -> None:
+def check_kernel(metadata: Any, lengths: list[int], ancestors: torch.Tensor) -> None:
+    """SGLang's verify kernel on this metadata attends along the trees, and not along chains."""
     from sglang.kernels.ops.attention.extend_attention import extend_attention_fwd
 
+    q, k, v = (torch.randn(ROWS * NODES, count, DIM, device=DEVICE) for count in (HEADS, KV_HEADS, KV_HEADS))
+    keys, values = (torch.randn(ROWS * CONTEXT, KV_HEADS, DIM, device=DEVICE) for _ in range(2))
+    found = torch.full_like(q, torch.nan)
+    extend_attention_fwd(
+        q,
+        k,
+        v,
+        found,
+        keys,
+        values,
+        metadata.qo_indptr,
+        metadata.kv_indptr,
+        metadata.kv_indices,
+        metadata.custom_mask,
+        True,
+        metadata.mask_indptr,
+        metadata.max_extend_len,
+        1.0,
+        1.0,
+        sm_scale=DIM**-0.5,
+    )
+    expected = dense(q, k, v, keys, values, lengths, ancestors)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-3)
+    chain = torch.ones(ROWS, NODES, NODES, dtype=torch.bool, device=DEVICE).tril()
+    assert not torch.allclose(found.double(), dense(q, k, v, keys, values, lengths, chain), atol=1e-2)
+
+
+@pytest.mark.parametrize("over_prefix", [0, 1])
+def test_a_replayed_graph_attends_along_the_trees(over_prefix: int) -> None:
     torch.manual_seed(5)
     attention = backend()
     attention._verify_mask.buffer.fill_(over_prefix)
@@ -121,35 +150,20 @@ def test_a_replayed_graph_attends_along_the_trees(over_prefix: int) -> None:
     for lengths in ([7, 30, 1, 19], [40, 2, 33, 5]):
         captured.seq_lens.copy_(torch.tensor(lengths))
         attention.init_forward_metadata_out_graph(captured)
-        new = trees(ROWS)
-        static.ancestors.copy_(new.ancestors)
+        static.ancestors.copy_(trees(ROWS).ancestors)
         attention.forward_metadata = metadata
         write_captured(runner, captured, static.ancestors)
+        check_kernel(metadata, lengths, static.ancestors)
 
-        q, k, v = (
-            torch.randn(ROWS * NODES, heads, DIM, device=DEVICE) for heads in (HEADS, KV_HEADS, KV_HEADS)
-        )
-        keys, values = (torch.randn(ROWS * CONTEXT, KV_HEADS, DIM, device=DEVICE) for _ in range(2))
-        found = torch.full_like(q, torch.nan)
-        extend_attention_fwd(
-            q,
-            k,
-            v,
-            found,
-            keys,
-            values,
-            metadata.qo_indptr,
-            metadata.kv_indptr,
-            metadata.kv_indices,
-            metadata.custom_mask,
-            True,
-            metadata.mask_indptr,
-            metadata.max_extend_len,
-            1.0,
-            1.0,
-            sm_scale=DIM**-0.5,
-        )
-        expected = dense(q, k, v, keys, values, lengths, new.ancestors)
-        torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-3)
-        chain = torch.ones(ROWS, NODES, NODES, dtype=torch.bool, device=DEVICE).tril()
-        assert not torch.allclose(found.double(), dense(q, k, v, keys, values, lengths, chain), atol=1e-2)
+
+def test_a_step_without_a_graph_attends_along_the_trees() -> None:
+    """The mask is sized by a bound on the lengths, which overlap scheduling does not know exactly."""
+    torch.manual_seed(6)
+    attention, lengths, tree = backend(), [7, 30, 1, 19], trees(ROWS)
+    info = SimpleNamespace(custom_mask=torch.empty(0), num_tokens_per_req=NODES, draft_token_num=NODES)
+    batch = forward_batch(lengths, info)
+    attention.init_forward_metadata_out_graph(batch, in_capture=True)
+    attach_eager(attention, batch.seq_lens, sum(lengths) + 40, tree.ancestors)
+    metadata = attention.forward_metadata
+    assert metadata.custom_mask.numel() < attention._verify_mask.buffer.numel()
+    check_kernel(metadata, lengths, tree.ancestors)
