@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from kdops.errors import ExitCode
+
 
 class Call(StrEnum):
     """What may be said of a candidate against the baseline."""
@@ -60,6 +62,16 @@ class SetRate:
     legs: tuple[float, ...]
 
 
+@dataclass(frozen=True)
+class ContextPoint:
+    """One leg at one context. prompt_tokens: context; step_time: seconds."""
+
+    prompt_tokens: int
+    tokens_per_second: float
+    acceptance_length: float
+    step_time: float
+
+
 class Lossless(StrEnum):
     """Do the arm's tokens equal those of the autoregressive arm?"""
 
@@ -78,6 +90,8 @@ class ArmResult:
     per_set: Mapping[str, SetRate]
     lossless: Lossless
     lossless_why: str
+    context: tuple[ContextPoint, ...] = ()
+    context_words: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,6 +109,15 @@ class RunResult:
     plan: Mapping[str, Any]
     order: tuple[str, ...]
     leg_rates: tuple[float, ...]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """10 not lossless, 9 no verdict, else 0."""
+        if any(arm.lossless is Lossless.DIFFERENT for arm in self.arms):
+            return ExitCode.NOT_LOSSLESS
+        undecided = any(one.call is Call.INCONCLUSIVE for one in self.comparisons.values())
+        missing = len(self.comparisons) < len(self.arms) - 1
+        return ExitCode.INCONCLUSIVE if undecided or missing or not self.valid else ExitCode.OK
 
     @property
     def valid(self) -> bool:
