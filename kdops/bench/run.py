@@ -199,6 +199,8 @@ def measure(job: Job, run: str, position: int, arm: int, store: Store, say: Call
                     continue
                 if sample := told.get("sample"):
                     store.add_sample(run, position, attempt, sample["key"], sample)
+                    if error := sample.get("error"):
+                        raise _request_failed(job.host.name, sample["key"], error)
                 elif stage := told.get("stage"):
                     evidence["stages"].append(stage)
                     say(f"  {stage['name']} measured")
@@ -229,6 +231,14 @@ def result(stored: StoredRun, store: Store, floor: float = 0.0) -> RunResult:
         if REFERENCE_LEG not in legs and not plan["arms"][arm]["speculates"]:
             legs[REFERENCE_LEG] = legs[position]
     return build(stored.id, stored.host, stored.created, plan, legs, floor)
+
+
+def _request_failed(host: str, key: str, error: str) -> KdopsError:
+    return KdopsError(
+        f"{host}: request {key} failed",
+        cause=error,
+        remedy=f"correct the prompt or setting, or look at kdops logs {host} -n 50",
+    )
 
 
 def _name(job: Job, position: int, arm: int) -> str:
