@@ -105,7 +105,7 @@ def _call(
     if p is not None and p <= ALPHA and (low > 0 or high < 0):
         if abs(effect) <= floor:
             return Call.INCONCLUSIVE, f"{percent} is within this host's A/A noise of {math.expm1(floor):.1%}"
-        if low > -MARGIN and high < MARGIN and legs >= EQUIVALENCE_LEGS:
+        if low > -MARGIN and high < MARGIN:
             return Call.EQUIVALENT, f"a difference of {percent} is there, but within ±2 %"
         return (Call.BETTER if effect > 0 else Call.WORSE), f"{percent} tokens/s, p = {p:.3f}"
     if low > -MARGIN and high < MARGIN:

@@ -468,11 +468,16 @@ def test_a_vanished_trial_is_undone_in_every_phase(host: GuardHost, phase: Phase
     for _ in range(legs):
         trial(host, "v2")
     advance(host, "v3", phase, "ab", trial=True, force=True)
+    before = host.systemd.calls.count(f"start {UNIT}")
     host.expire()
     for _ in range(3):
         tick(host.ctx)
     assert state(host).transaction is None
     assert serves(host) == "v1"
+    stopped = legs > 0 or phase in (Phase.STARTING, Phase.SMOKED)
+    assert host.systemd.calls.count(f"start {UNIT}") - before == stopped, (
+        "its engine starts if it had stopped"
+    )
     assert [c.release for c in state(host).committed] == ["v1"]
 
 
