@@ -123,9 +123,7 @@ def deploy(host: Host, bundle: Bundle, options: Options, display: Display) -> De
     return Deployed(planned, _outcome(host, opening["id"], ended))
 
 
-def play(
-    host: Host, bundle: Bundle, opening: Mapping[str, Any], options: Options, display: Display
-) -> Run:
+def play(host: Host, bundle: Bundle, opening: Mapping[str, Any], options: Options, display: Display) -> Run:
     """Run the playbook for a transaction opened by the document `opening`; status "canceled" on Ctrl-C."""
     with tempfile.TemporaryDirectory(prefix="kdops-bundle.") as folder, _interruptible() as stop:
         bundles.write(bundle, Path(folder), opening)

@@ -70,8 +70,8 @@ class Transaction:
 
     `invocation` is the unit's InvocationID when the transaction opened, again at the switch, and right before
     the new release starts: as long as it has not changed, the old engine still runs. `phases` maps each phase
-    to the time it was entered. `tried` names the releases of a trial, the current one last: the same transaction goes
-    from one to the next.
+    to the time it was entered. `tried` names the releases of a trial, the current one last: the same
+    transaction goes from one to the next.
     """
 
     id: str
