@@ -10,7 +10,7 @@ import traceback
 import typer
 
 from kdops import __version__, paths
-from kdops.cli import config, daily, deploy, generate, lab
+from kdops.cli import ab, config, daily, deploy, generate, lab
 from kdops.cli.output import say, show_error
 from kdops.errors import ExitCode, KdopsError
 
@@ -59,6 +59,7 @@ def _full(error: OSError) -> KdopsError:
     )
 
 
+ab.register(app)
 config.register(app)
 daily.register(app)
 deploy.register(app)

@@ -116,21 +116,25 @@ def deploy(host: Host, bundle: Bundle, options: Options, display: Display) -> De
     if planned.empty:
         return Deployed(planned, None)
     opening = {**request(bundle, host, options), "force": planned.new_key}
-    progress = Progress(display)
-    with tempfile.TemporaryDirectory(prefix="kdops-bundle.") as folder, _interruptible() as stop:
-        bundles.write(bundle, Path(folder), opening)
-        with Heartbeat(host, opening["id"], options.lease):
-            ended = run(
-                "deploy.yml",
-                host,
-                {"kdops_bundle": folder},
-                timeout=options.ready_timeout * 2 + _RUN_MARGIN,
-                on_event=progress.feed,
-                cancelled=stop.is_set,
-            )
+    with Heartbeat(host, opening["id"], options.lease):
+        ended = play(host, bundle, opening, options, display)
     if ended.status == "canceled":
         raise ending.interrupted(host, opening["id"])
     return Deployed(planned, _outcome(host, opening["id"], ended))
+
+
+def play(host: Host, bundle: Bundle, opening: Mapping[str, Any], options: Options, display: Display) -> Run:
+    """Run the playbook for a transaction opened by the document `opening`; status "canceled" on Ctrl-C."""
+    with tempfile.TemporaryDirectory(prefix="kdops-bundle.") as folder, _interruptible() as stop:
+        bundles.write(bundle, Path(folder), opening)
+        return run(
+            "deploy.yml",
+            host,
+            {"kdops_bundle": folder, "kdops_trial": bool(opening.get("trial"))},
+            timeout=options.ready_timeout * 2 + _RUN_MARGIN,
+            on_event=Progress(display).feed,
+            cancelled=stop.is_set,
+        )
 
 
 def _outcome(host: Host, id_: str, ended: Run) -> Mapping[str, Any] | None:

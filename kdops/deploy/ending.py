@@ -25,6 +25,8 @@ def now_serving(outcome: Mapping[str, Any]) -> str:
         return f"release {serves} serves"
     if result == "rolled-back":
         return f"rolled back: release {serves} serves"
+    if result == "tried":
+        return f"the trial is over: release {serves} serves"
     if result == "aborted":
         return (
             f"nothing was changed: release {serves} serves"

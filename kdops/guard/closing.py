@@ -83,6 +83,7 @@ def go_back(ctx: Context, state: State, txn: Transaction, *, by: str) -> None:
     ctx.systemd.reload()
     unit = ctx.systemd.show(txn.unit)
     untouched = unit.active == "active" and unit.invocation == txn.invocation and not unit.queued
+    untouched = untouched and len(txn.tried) < 2  # a later leg's invocation is that of the leg before it
     for other in others(state, txn, back.unit if back else ""):
         if back is None or other != back.unit:
             ctx.systemd.disable(other)
@@ -112,13 +113,14 @@ def settle(ctx: Context, state: State, *, by: str) -> None:
     assert back is not None
     unit = ctx.systemd.show(back.unit)
     if unit.active == "active" and not unit.queued:
-        close(ctx, state, txn, Result.ROLLED_BACK, by=by)
+        tried = txn.trial and txn.failure is None
+        close(ctx, state, txn, Result.TRIED if tried else Result.ROLLED_BACK, by=by)
     elif (unit.active == "failed" and not unit.queued) or int(unit.restarts or 0) >= _RESTARTS_LEFT:
         close(ctx, state, txn, Result.ROLLBACK_FAILED, by=by)
 
 
 def close(ctx: Context, state: State, txn: Transaction, result: Result, *, by: str) -> None:
-    """Record how `txn` ended, tell the audit log, release the lock, stop the timer."""
+    """Record how `txn` ended, tell the audit log, release the lock, stop the timer; trial releases go."""
     release.recover(ctx.layout)
     if result is Result.ABORTED:
         shutil.rmtree(ctx.layout.partial, ignore_errors=True)
@@ -142,6 +144,9 @@ def close(ctx: Context, state: State, txn: Transaction, result: Result, *, by: s
     )
     ctx.store.save(replace(state, transaction=None, outcome=outcome))
     ctx.store.audit(outcome_json(outcome))
+    kept = {c.release for c in state.committed}
+    for name in set(txn.tried) - kept:
+        shutil.rmtree(ctx.layout.releases / name, ignore_errors=True)
     ctx.leases.end()
     ctx.systemd.stop("kdops-guard.timer")
 

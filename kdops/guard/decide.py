@@ -53,13 +53,13 @@ def next_step(txn: Transaction, unit: Unit, *, rebooted: bool, waited: float) ->
     waited: seconds since the phase was entered. After a reboot nothing of the new release was seen to work
     unless it was smoke-tested, so the last committed release is put back before systemd starts the service.
     """
-    if txn.phase.before_switch:
+    if txn.phase.before_switch and len(txn.tried) < 2:
         return Step.ABORT
-    if txn.phase is Phase.SMOKED:
+    if txn.phase is Phase.SMOKED and not txn.trial:
         return Step.COMMIT
     if txn.phase is Phase.RESTORING:
         return Step.CLOSE if txn.restarted else Step.RESTORE
-    if txn.phase is Phase.SWITCHING or rebooted or txn.failure is not None:
+    if txn.trial or txn.phase is Phase.SWITCHING or rebooted or txn.failure is not None:
         return Step.RESTORE
     return {
         Engine.OLD: Step.RESTORE,

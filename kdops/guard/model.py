@@ -33,6 +33,7 @@ class Result(StrEnum):
     ROLLED_BACK = "rolled-back"
     STOPPED = "stopped"
     ROLLBACK_FAILED = "rollback-failed"
+    TRIED = "tried"
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,8 @@ class Transaction:
 
     `invocation` is the unit's InvocationID when the transaction opened, again at the switch, and right before
     the new release starts: as long as it has not changed, the old engine still runs. `phases` maps each phase
-    to the time it was entered.
+    to the time it was entered. `tried` names the releases of a trial, the current one last: the same
+    transaction goes from one to the next.
     """
 
     id: str
@@ -90,6 +92,12 @@ class Transaction:
     restarted: bool = False
     failure: Failure | None = None
     smoke: dict[str, Any] | None = None
+    tried: tuple[str, ...] = ()
+
+    @property
+    def trial(self) -> bool:
+        """True if nothing of this transaction is ever committed: its releases are legs of an A/B."""
+        return bool(self.tried)
 
 
 @dataclass(frozen=True)
@@ -138,7 +146,12 @@ def from_json(raw: dict[str, Any]) -> State:
         committed=tuple(Committed(**c) for c in raw["committed"]),
         transaction=transaction
         and Transaction(
-            **{**transaction, "phase": Phase(transaction["phase"]), "failure": _failure(transaction)}
+            **{
+                **transaction,
+                "phase": Phase(transaction["phase"]),
+                "failure": _failure(transaction),
+                "tried": tuple(transaction.get("tried", ())),
+            }
         ),
         outcome=outcome
         and Outcome(**{**outcome, "result": Result(outcome["result"]), "failure": _failure(outcome)}),

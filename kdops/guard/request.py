@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,127}")
 class Request:
     """id: chosen by the client, once per deploy. lease, ready_timeout: in seconds. adopt: unit to replace.
 
-    force: deploy even if this release already serves without drift.
+    force: deploy even if this release already serves without drift. trial: never commit it (an A/B leg).
     """
 
     id: str
@@ -30,6 +30,7 @@ class Request:
     ready_timeout: float = 1800.0
     adopt: str = ""
     force: bool = False
+    trial: bool = False
 
 
 def parse(raw: Any) -> Request:

@@ -33,6 +33,8 @@ def begin(ctx: Context, request: Request) -> dict[str, Any]:
         state = ctx.store.load()
         if state.transaction is not None:
             return {"changed": False, "finishing": describe(state.transaction)}
+    elif state.transaction is not None and state.transaction.trial:
+        state = _next_trial(ctx, state, state.transaction, request)
     if state.transaction is None:
         if not request.force and _serves(ctx, state, request.release):
             return {"changed": False, "release": request.release, "phase": None}
@@ -67,6 +69,7 @@ def _open(ctx: Context, state: State, request: Request) -> State:
         ready_timeout=request.ready_timeout,
         adopting=adopt,
         adopting_enabled=bool(adopt) and ctx.systemd.show(adopt).enabled == "enabled",
+        tried=(request.release,) if request.trial else (),
     )
     if adopt and ctx.systemd.show(adopt).load != "loaded":
         raise KdopsError(
@@ -77,6 +80,26 @@ def _open(ctx: Context, state: State, request: Request) -> State:
         )
     ctx.store.reserve()
     shutil.rmtree(ctx.layout.partial, ignore_errors=True)
+    state = replace(state, transaction=txn)
+    ctx.store.save(state)
+    return state
+
+
+def _next_trial(ctx: Context, state: State, txn: Transaction, request: Request) -> State:
+    """Let a trial go on with another release, or the same one started anew; asking twice changes nothing."""
+    if txn.phase is not Phase.SMOKED:
+        return state
+    if request.unit != txn.unit:
+        raise KdopsError(
+            "a trial stays with one service",
+            cause=f"it began with {txn.unit}, this release is for {request.unit}",
+            remedy="compare arms of one engine_service",
+            code=ExitCode.USAGE,
+        )
+    phases: dict[str, float] = {Phase.LOCKED: ctx.clock.boottime()}
+    now = ctx.systemd.show(txn.unit).invocation
+    txn = replace(txn, release=request.release, phase=Phase.LOCKED, phases=phases, invocation=now, smoke=None)
+    txn = replace(txn, tried=(*txn.tried, request.release), ready_timeout=request.ready_timeout)
     state = replace(state, transaction=txn)
     ctx.store.save(state)
     return state
@@ -209,6 +232,12 @@ def smoke(ctx: Context, id_: str) -> dict[str, Any]:
 def commit(ctx: Context, id_: str) -> dict[str, Any]:
     """Make the smoke-tested release the committed one and arm its automatic restart."""
     txn = _own(ctx, id_, Phase.SMOKED)
+    if txn.trial:
+        raise KdopsError(
+            "a trial is never committed",
+            cause=f"{txn.release} is a leg of an A/B",
+            remedy="deploy it: kdops deploy",
+        )
     closing.commit(ctx, ctx.store.load(), txn, by="client")
     return _after(ctx.store.load(), id_)
 
@@ -219,11 +248,11 @@ def restore(ctx: Context, id_: str, reason: str) -> dict[str, Any]:
     txn = state.transaction
     if txn is None or txn.id != id_:
         return _after(state, id_)
-    if txn.failure is None:
+    if txn.failure is None and not (txn.trial and txn.phase is Phase.SMOKED):
         title = f"the deploy of {txn.release} was given up"
         txn = _fail(ctx, txn, Failure(title, ctx.clean((reason,))[0], "deploy again", ExitCode.ROLLED_BACK))
         state = ctx.store.load()
-    if txn.phase.before_switch:
+    if txn.phase.before_switch and len(txn.tried) < 2:
         closing.close(ctx, state, txn, Result.ABORTED, by="client")
     elif txn.phase is not Phase.RESTORING:
         closing.go_back(ctx, state, txn, by="client")

@@ -439,3 +439,84 @@ def test_an_environment_to_build_counts_for_the_disk(host: GuardHost, venv: str,
     manifest = {"lock_digest": venv, "port": 1, "unit": UNIT}
     found = preflight(host.ctx, manifest, 1, 10**18)
     assert ("the disk is too full" not in [problem["title"] for problem in found]) is fits
+
+
+def trial(host: GuardHost, release: str, id_: str = "ab") -> None:
+    """One leg of an A/B: the same transaction goes on with another release."""
+    advance(host, release, Phase.SMOKED, id_, trial=True, force=True)
+
+
+def test_a_trial_goes_from_release_to_release_and_back(host: GuardHost) -> None:
+    deploy(host, "v1")
+    for release in ("v2", "v3", "v3"):
+        trial(host, release)
+        assert serves(host) == release
+    starts = len([call for call in host.systemd.calls if call.startswith(f"start {UNIT}")])
+    assert starts == 4, "every leg is a start of its own, the same release too"
+    assert not t.restore(host.ctx, "ab", "over")["closed"]
+    ended = t.wait(host.ctx, "ab")
+    assert ended["outcome"]["result"] == Result.TRIED
+    assert serves(host) == "v1"
+    assert [c.release for c in state(host).committed] == ["v1"], "a rollback never sees a trial"
+    assert sorted(p.name for p in host.layout.releases.iterdir()) == ["v1"], "trial releases are pruned"
+
+
+@pytest.mark.parametrize("phase", [p for p in PHASES if p is not Phase.RESTORING])
+@pytest.mark.parametrize("legs", [0, 2])
+def test_a_vanished_trial_is_undone_in_every_phase(host: GuardHost, phase: Phase, legs: int) -> None:
+    deploy(host, "v1")
+    for _ in range(legs):
+        trial(host, "v2")
+    advance(host, "v3", phase, "ab", trial=True, force=True)
+    before = host.systemd.calls.count(f"start {UNIT}")
+    host.expire()
+    for _ in range(3):
+        tick(host.ctx)
+    assert state(host).transaction is None
+    assert serves(host) == "v1"
+    stopped = legs > 0 or phase in (Phase.STARTING, Phase.SMOKED)
+    assert host.systemd.calls.count(f"start {UNIT}") - before == stopped, (
+        "its engine starts if it had stopped"
+    )
+    assert [c.release for c in state(host).committed] == ["v1"]
+
+
+@pytest.mark.parametrize("legs", [1, 3])
+def test_a_reboot_ends_a_trial(host: GuardHost, legs: int) -> None:
+    deploy(host, "v1")
+    for _ in range(legs):
+        trial(host, "v2")
+    host.reboot()
+    for _ in range(3):
+        tick(host.ctx)
+    assert state(host).transaction is None
+    assert serves(host) == "v1"
+
+
+def test_a_trial_whose_start_fails_goes_back(host: GuardHost) -> None:
+    deploy(host, "v1")
+    trial(host, "v2")
+    host.systemd.will["v3"] = "failed"
+    advance(host, "v3", Phase.STARTING, "ab", trial=True, force=True)
+    assert t.wait(host.ctx, "ab")["failure"]
+    t.restore(host.ctx, "ab", "start failed")
+    assert t.wait(host.ctx, "ab")["outcome"]["result"] == Result.ROLLED_BACK
+    assert serves(host) == "v1"
+
+
+def test_a_trial_is_never_committed(host: GuardHost) -> None:
+    deploy(host, "v1")
+    trial(host, "v2")
+    with pytest.raises(KdopsError):
+        t.commit(host.ctx, "ab")
+    with pytest.raises(KdopsError) as caught:
+        t.begin(host.ctx, request("v4", "other"))
+    assert caught.value.code == ExitCode.LOCKED
+    with pytest.raises(KdopsError):
+        t.begin(host.ctx, request("v3", "ab", trial=True, unit="kdtree-other.service"))
+
+
+def test_a_trial_on_a_host_that_served_nothing_leaves_nothing(host: GuardHost) -> None:
+    trial(host, "v1")
+    assert t.restore(host.ctx, "ab", "over")["outcome"]["result"] == Result.STOPPED
+    assert serves(host) == "nothing"

@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import sdnotify
 import yaml
@@ -31,7 +32,8 @@ if mode == "hang":
 while mode == "held" and not Path("/run/standin-go").exists():
     time.sleep(0.1)
 
-produced = 0
+produced = requests = 0
+commit = 2 if options.get("speculative-algorithm") else 1
 
 
 def server_info() -> dict[str, object]:
@@ -44,17 +46,43 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/server_info":
             self.answer(json.dumps(server_info()).encode())
         elif self.path == "/metrics":
-            self.answer(f'sglang:generation_tokens_total{{model_name="x"}} {produced}.0\n'.encode())
+            lines = f"sglang:generation_tokens_total {produced}.0\nsglang:num_requests_total {requests}.0\n"
+            self.answer(lines.encode())
         else:
             self.answer(b"{}")
 
     def do_POST(self) -> None:
-        global produced
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        global produced, requests
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
+        if self.path != "/generate":
+            self.answer(json.dumps({"tokens": [ord(c) for c in asked.get("prompt", "")]}).encode())
+            return
+        requests += 1
+        if asked.get("stream"):
+            self.stream(asked)
+            return
         tokens = asked["sampling_params"]["max_new_tokens"]
         produced += tokens
         meta = {"completion_tokens": tokens, "cached_tokens": 0}
         self.answer(json.dumps({"text": " word" * tokens, "meta_info": meta}).encode())
+
+    def stream(self, asked: dict[str, Any]) -> None:
+        """Send one event a step, `commit` tokens each, as SGLang does."""
+        self.send_response(200)
+        self.end_headers()
+        tokens, done, steps = asked["sampling_params"]["max_new_tokens"], 1, 0
+        prompt = len(asked.get("input_ids") or asked["text"])
+        while True:
+            meta = {"prompt_tokens": prompt, "cached_tokens": 0, "completion_tokens": done}
+            if commit > 1 and steps:
+                meta |= {"spec_verify_ct": steps, "spec_num_correct_drafts": steps * (commit - 1)}
+                meta |= {"spec_correct_drafts_histogram": [0] * (commit - 1) + [steps]}
+            event = {"text": "", "output_ids": list(range(done)), "meta_info": meta}
+            self.wfile.write(b"data: " + json.dumps(event).encode() + b"\n\n")
+            if done == tokens:
+                return
+            time.sleep(0.004)
+            done, steps = min(tokens, done + commit), steps + 1
 
     def answer(self, body: bytes) -> None:
         self.send_response(200)

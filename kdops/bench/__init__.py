@@ -1,0 +1,1 @@
+"""Measure arms against each other: workloads, legs, checks, statistics, typed results."""

@@ -1,0 +1,88 @@
+"""The load client on its way: packed as a zipapp, started on the host at low priority, read line by line."""
+
+from __future__ import annotations
+
+import io
+import json
+import uuid
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import kdops
+from kdops.bench.workloads.suite import Stage
+from kdops.errors import KdopsError
+from kdops.host import HostConnection
+
+_MAIN = b"import sys\n\nfrom kdops.bench.load.main import main\n\nraise SystemExit(main(sys.argv))\n"
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def zipapp() -> bytes:
+    """Return the client; it needs python3 (3.10 or newer) and nothing else."""
+    package = Path(kdops.__file__).parent
+    files = {"__main__.py": _MAIN, "kdops/__init__.py": b"", "kdops/bench/__init__.py": b""}
+    for path in sorted((package / "bench/load").glob("*.py")):
+        files[f"kdops/bench/load/{path.name}"] = path.read_bytes()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as zipped:
+        for name, content in files.items():
+            zipped.writestr(zipfile.ZipInfo(name, _EPOCH), content)
+    return buffer.getvalue()
+
+
+def job(port: int, service: str, stages: tuple[Stage, ...], address: str = "127.0.0.1") -> bytes:
+    """Return the job file. The API key is read on the host and never travels."""
+    document = {
+        "address": address,
+        "port": port,
+        "key_file": f"/etc/kdops/credentials/{service}.api_key",
+        "stages": [stage.document() for stage in stages],
+    }
+    return json.dumps(document).encode()
+
+
+def run(connection: HostConnection, content: bytes) -> Iterator[Mapping[str, Any]]:
+    """Run a job on the host and yield its documents as they come.
+
+    Raises UnreachableError when the link breaks, KdopsError when the client or the engine gave up.
+    """
+    folder = connection.run(["mktemp", "-d", "-t", "kdops-load.XXXXXXXX"], check=True).text.strip()
+    name = uuid.uuid4().hex
+    try:
+        connection.upload(zipapp(), f"{folder}/load.pyz")
+        connection.upload(content, f"{folder}/{name}.json", 0o600)
+        yield from parse(
+            connection.stream(
+                ["nice", "-n", "10", "python3", "-IB", f"{folder}/load.pyz", f"{folder}/{name}.json"]
+            ),
+            connection.host.name,
+        )
+    finally:
+        connection.run(["rm", "-rf", "--", folder])
+
+
+def parse(pieces: Iterator[bytes], host: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the documents in a stream of bytes. Raises KdopsError for a line that is none."""
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            try:
+                document = json.loads(line)
+            except ValueError:
+                document = None
+            if not isinstance(document, dict):
+                raise _gave_up(host, f"it wrote {line[:200]!r}")
+            if "failed" in document:
+                raise _gave_up(host, str(document["failed"]))
+            yield document
+
+
+def _gave_up(host: str, cause: str) -> KdopsError:
+    return KdopsError(
+        f"{host}: the load client gave up",
+        cause=cause,
+        remedy=f"look at kdops status {host} and kdops logs {host}; then kdops ab resume",
+    )

@@ -1,0 +1,17 @@
+"""The noise floor of a host: how far two equal arms were apart."""
+
+from __future__ import annotations
+
+import math
+
+from kdops.bench.results import RunResult
+
+
+def noise(result: RunResult) -> float | None:
+    """Return the log ratio an A/A run could not rule out (its interval's far end), None for other runs."""
+    if len(result.arms) != 2 or result.arms[0].release != result.arms[1].release or not result.valid:
+        return None
+    one = next(iter(result.comparisons.values()), None)
+    if one is None or one.low is None or one.high is None:
+        return None
+    return max(abs(math.log(one.low)), abs(math.log(one.high)))

@@ -1,0 +1,112 @@
+"""One streamed request to SGLang's /generate, every arrival on one clock."""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_KEPT = (
+    "prompt_tokens",
+    "cached_tokens",
+    "completion_tokens",
+    "finish_reason",
+    "spec_verify_ct",
+    "spec_correct_drafts_histogram",
+    "spec_num_correct_drafts",
+)
+_COUNT = b'"completion_tokens":'
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where the engine listens. timeout: seconds without a byte after which it counts as hung."""
+
+    address: str
+    port: int
+    key: str = ""
+    timeout: float = 300.0
+
+    def connect(self) -> http.client.HTTPConnection:
+        """Return a new connection."""
+        return http.client.HTTPConnection(self.address, self.port, timeout=self.timeout)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of every request."""
+        found = {"Content-Type": "application/json"}
+        return {**found, "Authorization": f"Bearer {self.key}"} if self.key else found
+
+    def call(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+        """Return status and content of a plain request."""
+        connection = self.connect()
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body), self.headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+
+def stream(endpoint: Endpoint, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Send one request; return its sample. Never raises for what the engine does: `error` says it.
+
+    Seconds: ttft (to the first token), seconds (to the last), decode_seconds (first to last token; with
+    first_tokens and completion_tokens the two points that cancel prefill), gaps (between arrivals).
+    """
+    connection = endpoint.connect()
+    payload = json.dumps({**body, "stream": True}).encode()
+    started = time.perf_counter()
+    arrivals: list[float] = []
+    last = first = b""
+    try:
+        connection.request("POST", "/generate", payload, endpoint.headers)
+        answer = connection.getresponse()
+        if answer.status != 200:
+            return {"error": f"HTTP {answer.status}: {answer.read(2000).decode(errors='replace')[:300]}"}
+        rest = b""
+        while piece := answer.read1(1 << 16):
+            now = time.perf_counter()
+            *events, rest = (rest + piece).split(b"\n\n") if rest else piece.split(b"\n\n")
+            for event in events:
+                if event.startswith(b"data: {"):
+                    last = event
+                    if not first:
+                        first = event
+                    arrivals.append(now)
+    except (OSError, http.client.HTTPException) as error:
+        return {"error": f"{type(error).__name__}: {error}"[:300], "arrived": len(arrivals)}
+    finally:
+        connection.close()
+    return _sample(started, arrivals, first, last)
+
+
+def _sample(started: float, arrivals: list[float], first: bytes, last: bytes) -> dict[str, Any]:
+    try:
+        told = json.loads(last[6:])
+    except ValueError:
+        return {"error": "the stream ended without a readable event"}
+    if not isinstance(told, dict) or "error" in told:
+        said = told.get("error") if isinstance(told, dict) else told
+        return {"error": f"the engine ended the stream: {said}"[:300]}
+    meta = told.get("meta_info")
+    ids = told.get("output_ids")
+    return {
+        "ttft": arrivals[0] - started,
+        "seconds": arrivals[-1] - started,
+        "decode_seconds": arrivals[-1] - arrivals[0],
+        "first_tokens": _first_tokens(first),
+        "gaps": [round(b - a, 6) for a, b in itertools.pairwise(arrivals)],
+        "meta": {key: meta[key] for key in _KEPT if key in meta} if isinstance(meta, dict) else None,
+        "output_ids": ids if isinstance(ids, list) else [],
+    }
+
+
+def _first_tokens(event: bytes) -> int | None:
+    _, found, rest = event.partition(_COUNT)
+    digits = rest.lstrip()[:12].split(b",")[0].split(b"}")[0].strip() if found else b""
+    return int(digits) if digits.isdigit() else None

@@ -1,0 +1,162 @@
+"""From the legs of a run to what may be said of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from kdops.bench.leg import Leg
+from kdops.bench.orders import alternatives
+from kdops.bench.rates import Rate, burst_findings, context_fit, mean_log, split
+from kdops.bench.results import (
+    ArmResult,
+    Call,
+    Comparison,
+    ContextPoint,
+    Finding,
+    Lossless,
+    RunResult,
+    SetRate,
+)
+from kdops.bench.statistics import compare, per_set
+
+REFERENCE_LEG = -1
+"""Position of the extra start of the autoregressive arm that losslessness is checked against."""
+
+
+def build(
+    run: str, host: str, created: str, plan: Mapping[str, Any], legs: Mapping[int, Leg], floor: float
+) -> RunResult:
+    """Return the result. legs: position → leg, all positions of the plan's order. floor: A/A noise (log)."""
+    order, names = tuple(plan["order"]), [arm["name"] for arm in plan["arms"]]
+    ordered = [legs[position] for position in range(len(order))]
+    sets = tuple(plan["sets"])
+    findings = [finding for leg in legs.values() for finding in leg.findings]
+    findings += [finding for leg in ordered for finding in _long(leg, sets)]
+    complete = all(name in leg.stages for leg in ordered for name in sets)
+    comparisons: dict[str, Comparison] = {}
+    by_set: dict[str, Mapping[str, Comparison]] = {}
+    values: list[float] = []
+    if complete:
+        rates = {name: [leg.stages[name].tokens_per_second for leg in ordered] for name in sets}
+        values = [mean_log(rates[name][i] for name in sets) for i in range(len(order))]
+        logs = {name: [math.log(rate) for rate in rates[name]] for name in sets}
+        for candidate in range(1, len(names)):
+            primary = compare(order, values, candidate, floor=floor)
+            secondary = per_set(primary, order, logs, candidate)
+            comparisons[names[candidate]], by_set[names[candidate]] = primary, secondary
+    arms = tuple(_arm(i, arm, order, legs, sets) for i, arm in enumerate(plan["arms"]))
+    found = tuple(dict.fromkeys(findings))
+    if fatal := next((one for one in found if one.fatal), None):
+        why = f"no verdict: {fatal.title} ({fatal.where}: {fatal.evidence})"
+        comparisons = {name: _off(one, why) for name, one in comparisons.items()}
+        by_set = {a: {s: _off(one, why) for s, one in sets_.items()} for a, sets_ in by_set.items()}
+    comparisons = {name: _with_split(one, arms, name, sets) for name, one in comparisons.items()}
+    return RunResult(
+        run=run,
+        host=host,
+        created=created,
+        quick=bool(plan["quick"]),
+        arms=arms,
+        comparisons=comparisons,
+        per_set=by_set,
+        findings=found,
+        plan=plan,
+        order=tuple(names[arm] for arm in order),
+        leg_rates=tuple(math.exp(value) for value in values),
+    )
+
+
+def smallest_p(order: tuple[int, ...]) -> float:
+    """Return the least p the order's list can give for the first candidate."""
+    return 2 / len(alternatives(order, 0, 1))
+
+
+def _off(one: Comparison, why: str) -> Comparison:
+    return replace(one, call=Call.INCONCLUSIVE, why=why)
+
+
+def _with_split(one: Comparison, arms: Sequence[ArmResult], name: str, sets: Sequence[str]) -> Comparison:
+    """Say why: the ratio taken apart, geometric means over the sets."""
+    base, candidate = arms[0], next(arm for arm in arms if arm.name == name)
+    pairs = [
+        (base.per_set[s], candidate.per_set[s]) for s in sets if s in base.per_set and s in candidate.per_set
+    ]
+    if not pairs or "no verdict" in one.why:
+        return one
+    before, after = (_mean([pair[side] for pair in pairs]) for side in (0, 1))
+    return replace(one, why=f"{one.why}; {split(before, after).words()}")
+
+
+def _mean(rates: Sequence[SetRate]) -> Rate:
+    speed = mean_log(rate.tokens_per_second for rate in rates)
+    length = mean_log(rate.acceptance_length or 1.0 for rate in rates)
+    return Rate(math.exp(length), math.exp(speed))
+
+
+def _long(leg: Leg, sets: Sequence[str]) -> tuple[Finding, ...]:
+    long, short = leg.stages.get("long"), leg.stages.get(sets[min(1, len(sets) - 1)])
+    if long is None or short is None:
+        return ()
+    return tuple(replace(f, where=leg.arm) for f in burst_findings(short.rate, long.rate, long.tokens))
+
+
+def _arm(
+    index: int, arm: Mapping[str, Any], order: Sequence[int], legs: Mapping[int, Leg], sets: Sequence[str]
+) -> ArmResult:
+    own = [legs[position] for position, found in enumerate(order) if found == index]
+    rates = {name: _rate([leg.stages[name] for leg in own if name in leg.stages]) for name in (*sets, "long")}
+    lossless, why = _lossless(arm, own, legs, sets)
+    points = [(tokens, sums.rate) for leg in own for tokens, sums in leg.context.items()]
+    return ArmResult(
+        name=arm["name"],
+        release=arm["release"],
+        per_set={name: rate for name, rate in rates.items() if rate is not None},
+        lossless=lossless,
+        lossless_why=why,
+        context=tuple(
+            ContextPoint(tokens, r.tokens_per_second, r.acceptance_length, r.step_time)
+            for tokens, r in points
+        ),
+        context_words=context_fit(points).words() if len({t for t, _ in points}) > 1 else "",
+    )
+
+
+def _rate(measured: Sequence[Any]) -> SetRate | None:
+    if not measured:
+        return None
+    speeds = [one.tokens_per_second for one in measured]
+    steps, accepted = sum(one.steps for one in measured), sum(one.accepted for one in measured)
+    speed = math.exp(mean_log(speeds))
+    length = 1 + accepted / steps if steps else None
+    longest = max(len(one.histogram) for one in measured)
+    histogram = [sum(one.histogram[i] for one in measured if i < len(one.histogram)) for i in range(longest)]
+    ttft = sum(one.ttft for one in measured) / len(measured)
+    return SetRate(speed, length, (length or 1.0) / speed, ttft, tuple(histogram), tuple(speeds))
+
+
+def _lossless(
+    arm: Mapping[str, Any], own: Sequence[Leg], legs: Mapping[int, Leg], sets: Sequence[str]
+) -> tuple[Lossless, str]:
+    """Compare token ids with the autoregressive start: fp32 must be identical, else margins would decide."""
+    if not arm["speculates"]:
+        return Lossless.IDENTICAL, "it is the autoregressive arm itself"
+    reference = legs.get(REFERENCE_LEG)
+    if reference is None:
+        return Lossless.UNCHECKED, "no autoregressive leg in this run"
+    keys = [key for key in reference.outputs if key.split("/")[0] in sets]
+    missing = [key for leg in own for key in keys if key not in leg.outputs]
+    if not keys or missing:
+        return Lossless.UNDECIDED, "some requests have no tokens to compare"
+    different = [(leg, key) for leg in own for key in keys if leg.outputs[key] != reference.outputs[key]]
+    if not different:
+        return Lossless.IDENTICAL, f"{len(keys)} prompts, {len(own)} starts, every token id equal"
+    leg, key = different[0]
+    pairs = enumerate(zip(leg.outputs[key], reference.outputs[key], strict=False))
+    at = next((i for i, (a, b) in pairs if a != b), 0)
+    said = f"{len(different)} of {len(keys) * len(own)} outputs differ, the first in {key} at token {at + 1}"
+    if arm["dtype"] == "float32":
+        return Lossless.DIFFERENT, said
+    return Lossless.UNDECIDED, f"{said}; {arm['dtype']} rounding may do that, and margins are not measured"

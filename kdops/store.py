@@ -1,0 +1,142 @@
+"""What was measured, in SQLite: every sample is on disk before the next one is waited for."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kdops import paths
+from kdops.errors import KdopsError, UsageError
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS runs (
+  id TEXT PRIMARY KEY, host TEXT NOT NULL, created TEXT NOT NULL, plan TEXT NOT NULL, state TEXT NOT NULL,
+  result TEXT);
+CREATE TABLE IF NOT EXISTS legs (
+  run TEXT NOT NULL REFERENCES runs(id), position INTEGER NOT NULL, attempt INTEGER NOT NULL,
+  state TEXT NOT NULL, evidence TEXT NOT NULL, PRIMARY KEY (run, position, attempt));
+CREATE TABLE IF NOT EXISTS samples (
+  run TEXT NOT NULL, position INTEGER NOT NULL, attempt INTEGER NOT NULL, key TEXT NOT NULL,
+  sample TEXT NOT NULL,
+  PRIMARY KEY (run, position, attempt, key),
+  FOREIGN KEY (run, position, attempt) REFERENCES legs(run, position, attempt));
+"""
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """One measurement. state: running, interrupted, failed or done. result: the report, once it is done."""
+
+    id: str
+    host: str
+    created: str
+    plan: Mapping[str, Any]
+    state: str
+    result: Mapping[str, Any] | None
+
+
+class Store:
+    """The operator's measurements, a file in the state folder. Raises KdopsError if it is unusable."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path or paths.state() / "measurements.sqlite"
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(self._path, isolation_level=None, timeout=30)
+            self._db.executescript(_SCHEMA)
+            self._db.execute("PRAGMA foreign_keys = ON")
+        except (sqlite3.Error, OSError) as error:
+            raise KdopsError(
+                "the measurements cannot be opened",
+                cause=f"{self._path}: {error}",
+                remedy="see to that file, or set KDOPS_STATE to another folder",
+            ) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def open_run(self, id_: str, host: str, created: str, plan: Mapping[str, Any]) -> None:
+        """Record a run before anything of it is done."""
+        self._write(
+            "INSERT INTO runs VALUES (?, ?, ?, ?, 'running', NULL)", id_, host, created, json.dumps(plan)
+        )
+
+    def set_state(self, id_: str, state: str, result: Mapping[str, Any] | None = None) -> None:
+        """Record how far the run is, and its result."""
+        told = None if result is None else json.dumps(result, allow_nan=False)
+        self._write("UPDATE runs SET state = ?, result = COALESCE(?, result) WHERE id = ?", state, told, id_)
+
+    def open_leg(self, run: str, position: int) -> int:
+        """Begin an attempt at a leg; returns its number. Samples of earlier attempts stay, uncounted."""
+        rows = self._db.execute(
+            "SELECT COALESCE(MAX(attempt), 0) + 1 FROM legs WHERE run = ? AND position = ?", (run, position)
+        )
+        attempt = int(rows.fetchone()[0])
+        self._write("INSERT INTO legs VALUES (?, ?, ?, 'open', '{}')", run, position, attempt)
+        return attempt
+
+    def add_sample(self, run: str, position: int, attempt: int, key: str, sample: Mapping[str, Any]) -> None:
+        """Write one sample down. Raises KdopsError when it is there already: nothing counts twice."""
+        text = json.dumps(sample, allow_nan=False)
+        self._write("INSERT INTO samples VALUES (?, ?, ?, ?, ?)", run, position, attempt, key, text)
+
+    def close_leg(self, run: str, position: int, attempt: int, evidence: Mapping[str, Any]) -> None:
+        """Make the attempt the one that counts."""
+        told = json.dumps(evidence, allow_nan=False)
+        self._write(
+            "UPDATE legs SET state = 'done', evidence = ? WHERE run = ? AND position = ? AND attempt = ?",
+            told, run, position, attempt,
+        )  # fmt: skip
+
+    def legs(self, run: str) -> dict[int, tuple[Mapping[str, Any], list[Mapping[str, Any]]]]:
+        """Return position → (evidence, samples in the order they came) of the finished legs."""
+        found: dict[int, tuple[Mapping[str, Any], list[Mapping[str, Any]]]] = {}
+        done = (
+            "SELECT position, attempt, evidence FROM legs WHERE run = ? AND state = 'done' ORDER BY position"
+        )
+        for position, attempt, evidence in self._db.execute(done, (run,)).fetchall():
+            rows = self._db.execute(
+                "SELECT sample FROM samples WHERE run = ? AND position = ? AND attempt = ? ORDER BY rowid",
+                (run, position, attempt),
+            )
+            found[position] = (json.loads(evidence), [json.loads(row[0]) for row in rows])
+        return found
+
+    def runs(self, host: str | None = None) -> list[StoredRun]:
+        """Return all runs, newest first."""
+        where, values = ("WHERE host = ?", (host,)) if host else ("", ())
+        rows = self._db.execute(f"SELECT * FROM runs {where} ORDER BY created DESC, rowid DESC", values)
+        return [_run(row) for row in rows]
+
+    def run(self, id_: str) -> StoredRun:
+        """Return the run whose id begins with `id_`. Raises UsageError when none or several do."""
+        rows = [run for run in self.runs() if run.id.startswith(id_)] if id_ else []
+        exact = [run for run in rows if run.id == id_]
+        if len(exact or rows) != 1:
+            raise UsageError(
+                f"{len(rows) or 'no'} runs begin with {id_!r}",
+                cause=", ".join(run.id for run in rows[:5]) or "nothing of that name was measured here",
+                remedy="`kdops ab list` shows the runs",
+            )
+        return (exact or rows)[0]
+
+    def _write(self, statement: str, *values: Any) -> None:
+        try:
+            with closing(self._db.execute(statement, values)):
+                pass
+        except sqlite3.Error as error:
+            raise KdopsError(
+                "a measurement cannot be written",
+                cause=f"{self._path}: {error}",
+                remedy="free space there, or set KDOPS_STATE; then `kdops ab resume`",
+            ) from error
+
+
+def _run(row: tuple[Any, ...]) -> StoredRun:
+    return StoredRun(row[0], row[1], row[2], json.loads(row[3]), row[4], row[5] and json.loads(row[5]))

@@ -1,0 +1,94 @@
+"""Workloads: the same text is the same digest, and a bad file gets a sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kdops.bench.workloads import PromptSet, built_in, make, read
+from kdops.errors import KdopsError, UsageError
+
+pytestmark = pytest.mark.unit
+
+
+def test_the_built_in_sets_are_the_published_version() -> None:
+    sets = built_in()
+    assert [one.name for one in sets] == ["repetitive", "prose", "code", "reasoning", "long-context"]
+    assert {one.digest for one in sets} == {one.digest for one in built_in()}
+    assert make(sets, quick=False).digest == make(sets, quick=False).digest != make(sets, quick=True).digest
+
+
+def test_keys_are_unique_and_the_default_has_a_long_generation() -> None:
+    suite = make(built_in(), quick=False, context_length=8192)
+    requests = [request for stage in suite.stages for request in stage.requests]
+    assert len({request.key for request in requests}) == len(requests)
+    assert max(request.tokens for request in requests) >= 1500
+    assert all(request.pad_to + request.tokens <= 8192 for request in requests)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"prompt": "one"}\n{"text": "two"}\n\n',
+        '{"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": '
+        '[{"role": "system", "content": "be kind"}, {"role": "user", "content": "one"}]}}\n"two"\n',
+        json.dumps([{"conversations": [{"from": "human", "value": w}]} for w in ("one", "two")]),
+    ],
+)
+def test_the_three_forms(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text(text)
+    assert read(path) == PromptSet("mine", ("one", "two"))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "empty"),
+        (b'{"prompt": ""}', "entry 1"),
+        (b'{"prompt": "x"}\n{"prompt": null}', "entry 2"),
+        (b"{", "line 1"),
+        (b"[1, 2]", "entry 1"),
+        (b"\xff\xfe", "utf-8"),
+        (b"[" * 100_000, "recursion"),
+        (b'{"conversations": [{"from": "gpt", "value": "x"}]}', "entry 1"),
+    ],
+)
+def test_a_bad_file_gets_a_sentence(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(UsageError) as caught:
+        read(path)
+    assert said in caught.value.cause
+
+
+def test_a_missing_file_gets_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        read(tmp_path / "none.jsonl")
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_prompts_or_an_error(content: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.jsonl"
+        path.write_bytes(content)
+        with contextlib.suppress(KdopsError):
+            assert all(prompt.strip() for prompt in read(path).prompts)
+
+
+def test_sets_that_do_not_fit_are_refused() -> None:
+    for sets, length in (
+        ((PromptSet("a", ("x",), 4000),), 4096),
+        ((PromptSet("a", ("x",)), PromptSet("a", ("y",))), None),
+        ((PromptSet("long", ("x",)),), None),
+        ((PromptSet("a", ()),), None),
+        ((), None),
+    ):
+        with pytest.raises(UsageError):
+            make(sets, quick=False, context_length=length)

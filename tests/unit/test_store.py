@@ -1,0 +1,69 @@
+"""Measurements survive a kill, are never lost and never counted twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kdops.errors import KdopsError, UsageError
+from kdops.store import Store
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = Store(tmp_path / "m.sqlite")
+    made.open_run("r1", "lab0", "2026-01-01T00:00:00", {"arms": ["a"]})
+    return made
+
+
+def test_only_a_finished_attempt_counts(store: Store) -> None:
+    first = store.open_leg("r1", 0)
+    store.add_sample("r1", 0, first, "prose/0", {"tokens": 1})
+    assert store.legs("r1") == {}
+    second = store.open_leg("r1", 0)
+    store.add_sample("r1", 0, second, "prose/0", {"tokens": 2})
+    store.close_leg("r1", 0, second, {"port": 1})
+    assert store.legs("r1") == {0: ({"port": 1}, [{"tokens": 2}])}
+
+
+def test_a_sample_is_not_taken_twice(store: Store) -> None:
+    attempt = store.open_leg("r1", 0)
+    store.add_sample("r1", 0, attempt, "prose/0", {})
+    with pytest.raises(KdopsError):
+        store.add_sample("r1", 0, attempt, "prose/0", {})
+
+
+def test_what_was_measured_before_a_kill_is_there(tmp_path: Path) -> None:
+    script = (
+        "import os, sys, signal; from pathlib import Path; from kdops.store import Store\n"
+        "s = Store(Path(sys.argv[1])); s.open_run('r', 'h', 'now', {}); n = s.open_leg('r', 0)\n"
+        "s.add_sample('r', 0, n, 'k', {'tokens': 5}); s.close_leg('r', 0, n, {})\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    path = tmp_path / "m.sqlite"
+    done = subprocess.run([sys.executable, "-c", script, path], env=os.environ, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert Store(path).legs("r") == {0: ({}, [{"tokens": 5}])}
+
+
+def test_a_run_is_found_by_the_beginning_of_its_name(store: Store) -> None:
+    assert store.run("r").host == "lab0"
+    store.open_run("r2", "lab1", "2026-01-02T00:00:00", {})
+    assert [run.id for run in store.runs()] == ["r2", "r1"]
+    for wrong in ("r", "x", ""):
+        with pytest.raises(UsageError):
+            store.run(wrong)
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    (tmp_path / "m.sqlite").write_text("no database at all, but long enough to be looked at\n" * 20)
+    with pytest.raises(KdopsError) as caught:
+        Store(tmp_path / "m.sqlite")
+    assert "m.sqlite" in caught.value.cause
