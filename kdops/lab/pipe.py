@@ -6,6 +6,7 @@ side ends, and 60 s after the peer stopped answering, so that nothing stays behi
 
 import os
 import select
+import signal
 import socket
 import sys
 
@@ -43,4 +44,5 @@ def main(address: str, port: int) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ssh ends its proxy so, and waits for it; nohup had it ignored
     sys.exit(main(sys.argv[1], int(sys.argv[2])))
