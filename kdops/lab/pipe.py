@@ -44,5 +44,5 @@ def main(address: str, port: int) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ssh ends its proxy so, and waits for it; nohup had it ignored
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ssh ends it so, and waits for that: also under nohup
     sys.exit(main(sys.argv[1], int(sys.argv[2])))
