@@ -94,6 +94,8 @@ def _problems(sample: Mapping[str, Any], speculates: bool) -> tuple[list[str], A
         return [f"{completion} tokens came, {sample.get('asked')} were asked for"], None
     if completion <= first or not sample.get("decode_seconds"):
         return ["it came in one piece: nothing can be timed"], None
+    if len(sample.get("output_ids") or ()) != completion:
+        return ["the last event does not hold all token ids (incremental-streaming-output?)"], None
     found = acceptance(meta, completion)
     if speculates and found is None:
         return ["the arm speculates, but meta_info counts no verify step"], None

@@ -11,12 +11,20 @@ from kdops.deploy.bundle import Bundle
 from kdops.deploy.client import Options, play, request
 from kdops.deploy.guard_call import call
 from kdops.deploy.heartbeat import Heartbeat
-from kdops.deploy.progress import Lines
+from kdops.deploy.progress import Lines, Now
 from kdops.errors import ExitCode, KdopsError, UnreachableError
 from kdops.fleet import Host
 from kdops.host import HostConnection
 
 _POLL_S = 1.0
+
+
+class _TrialLines(Lines):
+    """Ansible announces the commit before it leaves it out: a trial has none."""
+
+    def show(self, now: Now) -> None:
+        if now.phase != "commit":
+            super().show(now)
 
 
 class Trial:
@@ -48,7 +56,7 @@ class Trial:
     def serve(self, bundle: Bundle) -> None:
         """Start `bundle` afresh, even if it serves already. Raises KdopsError; the trial is then over."""
         opening = {**self._opening, "release": bundle.release, "unit": bundle.unit}
-        ended = play(self._host, bundle, opening, self._options, Lines(self._say))
+        ended = play(self._host, bundle, opening, self._options, _TrialLines(self._say))
         if ended.status == "canceled":
             raise KeyboardInterrupt
         if ended.status != "successful":

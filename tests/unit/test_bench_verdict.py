@@ -138,6 +138,7 @@ def set_meta(**values: Any) -> Edit:
         (set_meta(prompt_tokens="5"), "meta_info"),
         (set_meta(spec_verify_ct=0), "no verify step"),
         (lambda s: s.update(meta=None), "meta_info"),
+        (lambda s: s.update(output_ids=[1]), "token ids"),
         (lambda s: s.update(error="HTTP 400: too long"), "too long"),
         (lambda s: s.update(decode_seconds=0.0), "one piece"),
     ],

@@ -1,0 +1,66 @@
+"""`kdops ab` and mistakes: a sentence and the right exit code, nothing touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kdops.cli import main
+from kdops.store import Store
+
+pytestmark = pytest.mark.unit
+
+INVENTORY = """lab:
+  hosts: {one: {ansible_host: 127.0.0.1, ansible_port: 1}, two: null}
+  vars: {gpu: cpu, engine_model: /m, engine_lock: cpu, engine_device: cpu, engine_draft_model: /d}
+"""
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KDOPS_STATE", str(tmp_path))
+    (tmp_path / "lab.yml").write_text(INVENTORY)
+    return tmp_path
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr("sys.argv", ["kdops", *words])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    return int(ended.value.code or 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("ab", "linear", "ddtree"), "which host?"),
+        (("ab", "linear", "--host", "one"), "one arm cannot be compared"),
+        (("ab", "linear", "nosuch", "--host", "one"), "nosuch"),
+        (("ab", "linear", "linear", "--host", "one", "--set", "x"), "cannot be read"),
+        (("ab", "linear", "linear", "--host", "one", "--prompts", "/dev/null"), "is no prompt set"),
+    ],
+)
+def test_a_wrong_measurement_is_refused(
+    state: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    said: str,
+) -> None:
+    assert call(monkeypatch, *words, "-i", str(state / "lab.yml")) == 2
+    assert said in capsys.readouterr().err
+    assert Store().runs() == []
+
+
+def test_runs_are_listed_and_an_incomplete_one_says_how_to_go_on(
+    state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = {"arms": [{"name": "linear"}, {"name": "ddtree"}], "order": [0, 1], "reference": True}
+    Store().open_run("r1", "one", "2026-01-01", plan)
+    assert call(monkeypatch, "ab", "list") == 0
+    assert "linear ddtree" in capsys.readouterr().out
+    assert call(monkeypatch, "ab", "show", "r1") == 1
+    assert "3 of 3 legs are missing" in (said := capsys.readouterr().err) and "kdops ab resume r1" in said
+    assert call(monkeypatch, "ab", "show", "nosuch") == 2
+    assert call(monkeypatch, "ab", "compare", "r1") == 2
