@@ -125,3 +125,38 @@ def test_a_cut_link_is_told_and_the_guard_restores(kdops: Deployer, old: str) ->
     assert "the guard there restores it" in said
     kdops.lab.heal("lab0")
     until(lambda: restored(kdops, old), "the guard restores what served", 60)
+
+
+def test_bench_measures_what_serves_and_deploys_nothing(kdops: Deployer, old: str) -> None:
+    invocation = kdops.property("InvocationID")
+    code, out, said = kdops.run("bench", "lab0", "--quick")
+    assert code == 0, said
+    assert "long-context" in out and "2.00" in out and "CHECK FAILED" not in out
+    assert kdops.property("InvocationID") == invocation and kdops.serves() == old
+
+
+@pytest.mark.matrix
+def test_an_a_a_runs_eight_legs_and_finds_no_difference(kdops: Deployer, old: str, state: Path) -> None:
+    code, out, said = kdops.run(
+        "ab",
+        "linear",
+        "linear",
+        "--host",
+        "lab0",
+        "--seed",
+        "2",
+        "--set",
+        "linear:engine_page_size=1",
+        timeout=600,
+    )
+    assert code in (0, 9), said
+    assert "9 starts and one to restore" in said and "smallest reachable p 0.043" in said
+    (one,) = runs(kdops)
+    report = json.loads((state / "reports" / one["run"] / "report.json").read_text())
+    compared = report["comparisons"]["linear#2"]
+    # Not the call: one honest A/A in twenty makes a claim.
+    assert compared["ratio"] == pytest.approx(1, abs=0.1)
+    assert compared["low"] < compared["ratio"] < compared["high"] and compared["leg_sd"] > 0
+    assert len(report["leg_rates"]) == 8 and report["valid"] is True
+    assert "legs an arm for 5 %" in out
+    assert kdops.serves() == old
