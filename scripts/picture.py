@@ -1,4 +1,4 @@
-"""Run kdops commands in a terminal of 110 columns and draw what they print as an SVG (for the README).
+"""Run commands and draw what they print as an SVG (for the README).
 
 usage: picture.py OUT.svg 'kdops status lab' 'kdops rollback lab' …
 """
@@ -6,8 +6,7 @@ usage: picture.py OUT.svg 'kdops status lab' 'kdops rollback lab' …
 from __future__ import annotations
 
 import io
-import os
-import pty
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,36 +17,20 @@ _COLUMNS = 110
 _FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
 
 
-def output_of(command: str) -> str:
-    """Return everything `command` prints to its terminal, a redrawn line in its last state."""
-    chunks: list[bytes] = []
-
-    def read(descriptor: int) -> bytes:
-        data = os.read(descriptor, 65536)
-        chunks.append(data)
-        return data
-
-    os.environ.update(COLUMNS=str(_COLUMNS), TERM="xterm-256color")
-    code = os.waitstatus_to_exitcode(pty.spawn(["sh", "-c", f"stty cols {_COLUMNS}; exec {command}"], read))
-    if code:
-        sys.exit(f"{command}: exit {code}")
-    text = b"".join(chunks).decode(errors="replace").replace("\r\n", "\n")
-    return "\n".join(line.rsplit("\r", 1)[-1] for line in text.splitlines())
-
-
 def main() -> None:
-    """Run, draw, write."""
+    """Run, draw, write; a command that fails ends it."""
     out, *commands = sys.argv[1:]
     console = Console(record=True, width=_COLUMNS, file=io.StringIO(), force_terminal=True)
     for command in commands:
+        done = subprocess.run(
+            command, shell=True, check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
         console.print(Text(f"$ {command}", style="bold"))
-        console.print(Text.from_ansi(output_of(command)), soft_wrap=True)
-        console.print()
+        console.print(Text(done.stdout))
     svg = console.export_svg(title="kdops", font_aspect_ratio=0.6)
     while "@font-face" in svg:  # no fonts from elsewhere
         start = svg.index("@font-face")
-        end = svg.index("}", start) + 1
-        svg = svg[:start] + svg[end:]
+        svg = svg[:start] + svg[svg.index("}", start) + 1 :]
     Path(out).write_text(svg.replace("Fira Code, monospace", _FONT))
 
 
