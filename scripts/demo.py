@@ -6,6 +6,8 @@ Run by `make demo`. Every step is a kdops command, printed before it runs; nothi
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import subprocess
 import sys
 import time
@@ -29,7 +31,7 @@ class Arm:
 
 def kdops(*args: str) -> None:
     """Show and run one command; its failure ends the demo with its exit code."""
-    print(f"\n\033[1m$ kdops {' '.join(args)}\033[0m", flush=True)
+    print(f"\n$ {shlex.join(['kdops', *args])}", flush=True)
     code = subprocess.run(["kdops", *args]).returncode
     if code:
         sys.exit(code)
@@ -74,7 +76,9 @@ def main() -> None:
         length = f"{arm.acceptance_length:.2f}" if arm.acceptance_length is not None else "-"
         print(f"{arm.title:<22} {arm.tokens_per_second:>8.1f} {length:>6}")
     size = subprocess.run(["du", "-sh", paths.cache()], capture_output=True, text=True).stdout.split()[0]
-    print("\nThe host still runs: try kdops status lab, kdops logs lab -f; kdops lab down ends it.")
+    lab = os.environ.get("KDOPS_LAB")
+    print("\nThe host still runs: try kdops status lab, kdops logs lab -f; kdops lab down ends it. For that:")
+    print(f"  export PATH={Path(sys.executable).parent}:$PATH" + (f" KDOPS_LAB={lab}" if lab else ""))
     print(f"{time.monotonic() - started:.0f} s. Kept: {paths.cache()} ({size}); make clean removes it.")
 
 
