@@ -118,7 +118,7 @@ def heartbeat(ctx: Context, id_: str, seconds: float) -> dict[str, Any]:
 
 def uploading(ctx: Context, id_: str) -> dict[str, Any]:
     """Make the folder that the bundle is uploaded to."""
-    _enter(ctx, _own(ctx, id_, Phase.LOCKED, Phase.UPLOADING), Phase.UPLOADING)
+    ctx.enter(_own(ctx, id_, Phase.LOCKED, Phase.UPLOADING), Phase.UPLOADING)
     shutil.rmtree(ctx.layout.partial, ignore_errors=True)
     ctx.layout.partial.mkdir(parents=True, mode=0o700)
     return {"bundle": str(ctx.layout.partial / release.BUNDLE)}
@@ -135,7 +135,7 @@ def switch(ctx: Context, id_: str) -> dict[str, Any]:
     """Put the release in place; the old engine keeps serving. Hand-made drop-ins are set aside and named."""
     txn = _own(ctx, id_, Phase.LOCKED, Phase.UPLOADING, Phase.SWITCHING)
     if txn.release.startswith(ADOPTED):
-        _enter(ctx, txn, Phase.SWITCHING)
+        ctx.enter(txn, Phase.SWITCHING)
         return {"release": txn.release, "set_aside": []}
     new = release.load(ctx.layout, txn.release)
     if damage := new.damage():
@@ -159,7 +159,7 @@ def switch(ctx: Context, id_: str) -> dict[str, Any]:
             remedy="set engine_api_key_file and deploy",
             code=ExitCode.REFUSED,
         )
-    _enter(ctx, _seen(ctx, txn), Phase.SWITCHING)
+    ctx.enter(_seen(ctx, txn), Phase.SWITCHING)
     moved = release.set_aside(ctx.layout, new.unit)
     release.install_unit(ctx.layout, new)
     release.point_current(ctx.layout, new.id)
@@ -172,7 +172,7 @@ def start(ctx: Context, id_: str) -> dict[str, Any]:
     """Stop what serves (it drains) and start the new release; returns once the jobs are queued."""
     txn = _own(ctx, id_, Phase.SWITCHING)
     state = ctx.store.load()
-    txn = _enter(ctx, _seen(ctx, txn), Phase.STARTING)
+    txn = ctx.enter(_seen(ctx, txn), Phase.STARTING)
     for unit in closing.others(state, txn, txn.unit):
         ctx.systemd.stop(unit)
         ctx.systemd.disable(unit)
@@ -225,7 +225,7 @@ def smoke(ctx: Context, id_: str) -> dict[str, Any]:
         _fail(ctx, txn, Failure(error.title, error.cause, error.remedy, error.code, error.evidence))
         raise
     ctx.leases.renew(id_, txn.lease)
-    _enter(ctx, replace(txn, smoke=result), Phase.SMOKED)
+    ctx.enter(replace(txn, smoke=result), Phase.SMOKED)
     return {"smoke": result}
 
 
@@ -299,10 +299,6 @@ def _own(ctx: Context, id_: str, *phases: Phase) -> Transaction:
 def _seen(ctx: Context, txn: Transaction) -> Transaction:
     """The old engine may have restarted by itself since the transaction opened: it is still the old one."""
     return replace(txn, invocation=ctx.systemd.show(txn.unit).invocation)
-
-
-def _enter(ctx: Context, txn: Transaction, phase: Phase) -> Transaction:
-    return ctx.enter(txn, phase)
 
 
 def _fail(ctx: Context, txn: Transaction, failure: Failure) -> Transaction:

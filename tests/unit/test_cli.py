@@ -50,19 +50,24 @@ def test_top_level_help_imports_nothing_heavy() -> None:
     assert result.stderr.strip() == "[]"
 
 
-def test_own_failure_leaves_a_report_and_no_trace(tmp_path: Path) -> None:
+def crash(state: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command that fails by a bug of its own, with `state` as the state folder."""
     code = (
         "import kdops.cli.main as m\n"
         "@m.app.command('boom')\n"
         "def boom() -> None: raise ZeroDivisionError('x')\n"
         "import sys; sys.argv=['kdops','boom']; m.main()"
     )
-    result = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
-        env={**os.environ, "KDOPS_STATE": str(tmp_path)},
+        env={**os.environ, "KDOPS_STATE": str(state)},
     )
+
+
+def test_own_failure_leaves_a_report_and_no_trace(tmp_path: Path) -> None:
+    result = crash(tmp_path)
     assert result.returncode == 1
     assert "Traceback" not in result.stderr
     assert "ZeroDivisionError" in (tmp_path / "crash.txt").read_text()
@@ -70,18 +75,7 @@ def test_own_failure_leaves_a_report_and_no_trace(tmp_path: Path) -> None:
 
 def test_own_failure_is_told_where_no_report_can_be_kept(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    code = (
-        "import kdops.cli.main as m\n"
-        "@m.app.command('boom')\n"
-        "def boom() -> None: raise ZeroDivisionError('x')\n"
-        "import sys; sys.argv=['kdops','boom']; m.main()"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "KDOPS_STATE": str(tmp_path / "file" / "state")},
-    )
+    result = crash(tmp_path / "file" / "state")
     assert result.returncode == 1
     assert "ZeroDivisionError" in result.stderr
     assert "set KDOPS_STATE" in result.stderr
