@@ -1,0 +1,1 @@
+"""Evidence to findings, lines to failure classes. Pure: whoever calls it gathers the evidence."""
