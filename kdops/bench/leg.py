@@ -6,17 +6,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kdops.bench import clocks
+from kdops.bench.natural import FLATTERS, Useful, useful
 from kdops.bench.rates import Rate
-from kdops.bench.results import Finding
+from kdops.bench.results import Finding, GpuUse, Together
+from kdops.bench.workloads.suite import CONTEXT, LEVEL, OPEN_LOOP
 from kdops.serving.acceptance import Acceptance, acceptance, whole
 from kdops.serving.metrics import parse
 
 _BUSY = 0.5
+_LATE_S = 0.05
+_Pair = tuple[Mapping[str, Any], Useful]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Sums over requests of one stage that ran one at a time. tokens, seconds: after each first arrival."""
+    """Sums over requests of one stage that ran one at a time. tokens, seconds: after each first arrival.
+
+    gaps: seconds between arrivals, of all requests.
+    """
 
     tokens: int
     seconds: float
@@ -25,6 +33,7 @@ class Measured:
     histogram: tuple[int, ...]
     ttft: float
     prompt_tokens: int
+    gaps: tuple[float, ...] = ()
 
     @property
     def tokens_per_second(self) -> float:
@@ -39,14 +48,19 @@ class Measured:
 
 @dataclass(frozen=True)
 class Leg:
-    """One start of one arm. outputs: request → token ids. context: prompt tokens → sums."""
+    """One start of one arm. outputs, margins: request → token ids, and the margin of each.
+
+    context: prompt tokens → sums. gpus: None where nothing was sampled.
+    """
 
     arm: str
     stages: Mapping[str, Measured]
     outputs: Mapping[str, tuple[int, ...]]
     context: Mapping[int, Measured]
-    concurrent_tokens_per_second: float | None
+    together: tuple[Together, ...]
     findings: tuple[Finding, ...]
+    margins: Mapping[str, tuple[float, ...]]
+    gpus: GpuUse | None
 
 
 def analyse(
@@ -58,28 +72,37 @@ def analyse(
     evidence: Mapping[str, Any],
 ) -> Leg:
     """Return the leg of `samples`. Whatever an engine may answer never raises: it becomes a finding."""
-    where = f"{arm}, leg {position + 1}"
-    findings = [*_client(evidence, where), *_foreign(evidence, where)]
-    good: dict[str, list[tuple[Mapping[str, Any], Acceptance | None]]] = {}
+    where = f"{arm}, leg {position + 1}" if position >= 0 else f"{arm}, reference"
+    findings = [*_client(evidence, where), *_foreign(evidence, where), *_journal(evidence, where)]
+    good: dict[str, list[_Pair]] = {}
     for sample in samples:
         problems, accepted = _problems(sample, speculates)
         if problems:
             findings += [
                 Finding("a request cannot be used", f"{sample.get('key')}: {p}", where) for p in problems
             ]
-        else:
-            good.setdefault(str(sample["stage"]), []).append((sample, accepted))
-    concurrent = good.pop("concurrent", [])
-    by_context: dict[int, list[tuple[Mapping[str, Any], Acceptance | None]]] = {}
-    for pair in good.get("context", []):
+            continue
+        stage = str(sample["stage"])
+        ends = () if stage.startswith((LEVEL, OPEN_LOOP, CONTEXT)) else evidence.get("end_tokens") or ()
+        good.setdefault(stage, []).append((sample, useful(sample, accepted, ends)))
+    outputs = {str(s["key"]): tuple(s["output_ids"]) for pairs in good.values() for s, _ in pairs}
+    margins = {
+        str(s["key"]): tuple(s["margins"]) for pairs in good.values() for s, _ in pairs if "margins" in s
+    }
+    together, late = _together(good, evidence, where)
+    by_context: dict[int, list[_Pair]] = {}
+    for pair in good.pop(CONTEXT, []):
         by_context.setdefault(int(pair[0]["meta"]["prompt_tokens"]), []).append(pair)
+    findings += [*late, *_ends(good, where)]
     return Leg(
         arm=arm,
-        stages={name: _sum(pairs) for name, pairs in good.items()},
-        outputs={str(s["key"]): tuple(s["output_ids"]) for pairs in good.values() for s, _ in pairs},
-        context={tokens: _sum(pairs) for tokens, pairs in sorted(by_context.items())},
-        concurrent_tokens_per_second=_together(concurrent),
+        stages={name: sums for name, pairs in good.items() if (sums := _sum(pairs))},
+        outputs=outputs,
+        context={tokens: sums for tokens, pairs in sorted(by_context.items()) if (sums := _sum(pairs))},
+        together=together,
         findings=tuple(findings),
+        margins=margins,
+        gpus=clocks.summary(evidence.get("gpus") or ()),
     )
 
 
@@ -102,28 +125,80 @@ def _problems(sample: Mapping[str, Any], speculates: bool) -> tuple[list[str], A
     return list(found.problems) if found else [], found
 
 
-def _sum(pairs: Sequence[tuple[Mapping[str, Any], Acceptance | None]]) -> Measured:
-    counted = [accepted for _, accepted in pairs if accepted is not None]
+def _sum(pairs: Sequence[_Pair]) -> Measured | None:
+    """Add up what counts; None if nothing does."""
+    pairs = [(sample, kept) for sample, kept in pairs if kept.tokens and kept.seconds]
+    if not pairs:
+        return None
+    counted = [kept.acceptance for _, kept in pairs if kept.acceptance is not None]
     longest = max((len(one.histogram) for one in counted), default=0)
     cells = [[*one.histogram, *[0] * (longest - len(one.histogram))] for one in counted]
     samples = [sample for sample, _ in pairs]
     return Measured(
-        tokens=sum(int(s["meta"]["completion_tokens"]) - int(s["first_tokens"]) for s in samples),
-        seconds=sum(float(s["decode_seconds"]) for s in samples),
+        tokens=sum(kept.tokens for _, kept in pairs),
+        seconds=sum(kept.seconds for _, kept in pairs),
         steps=sum(one.steps for one in counted),
         accepted=sum(one.accepted for one in counted),
         histogram=tuple(map(sum, zip(*cells, strict=True))),
         ttft=sum(float(s["ttft"]) for s in samples) / len(samples),
         prompt_tokens=max(int(s["meta"]["prompt_tokens"]) for s in samples),
+        gaps=tuple(gap for _, kept in pairs for gap in kept.gaps),
     )
 
 
-def _together(pairs: Sequence[tuple[Mapping[str, Any], Acceptance | None]]) -> float | None:
-    """Mean tokens/s of one stream while others run."""
-    if not pairs:
-        return None
-    rates = [(s["meta"]["completion_tokens"] - s["first_tokens"]) / s["decode_seconds"] for s, _ in pairs]
-    return float(sum(rates) / len(rates))
+def _ends(good: Mapping[str, Sequence[_Pair]], where: str) -> list[Finding]:
+    """Say what came after a text's natural end: it repeats, and it is not counted."""
+    kept = [one for pairs in good.values() for _, one in pairs]
+    total = sum(one.tokens + one.past for one in kept)
+    past = sum(one.past for one in kept)
+    found = []
+    if total and past / total > FLATTERS:
+        said = f"{past / total:.0%} of the tokens came after the end of their text; they are not counted"
+        found.append(Finding("texts ended before the fixed length", said, where, fatal=False))
+    if merged := sum(not one.exact for one in kept if one.past):
+        said = f"in {merged} requests the engine sent several steps at once"
+        found.append(Finding("AL before the natural end is approximate", said, where, fatal=False))
+    for stage, pairs in good.items():
+        if not any(one.tokens and one.seconds for _, one in pairs):
+            said = f"{stage}: every text ended by itself at once"
+            found.append(Finding("a prompt set cannot be timed", said, where))
+    return found
+
+
+def _together(
+    good: dict[str, list[_Pair]], evidence: Mapping[str, Any], where: str
+) -> tuple[tuple[Together, ...], list[Finding]]:
+    """Take the stages with several streams at once out of `good`, and what was wrong with them."""
+    seconds = {stage["name"]: stage.get("seconds") for stage in evidence.get("stages") or []}
+    found, findings = [], []
+    for name in [name for name in good if name.startswith((LEVEL, OPEN_LOOP))]:
+        samples = [sample for sample, _ in good.pop(name)]
+        if not seconds.get(name):
+            continue
+        rates = [(s["meta"]["completion_tokens"] - s["first_tokens"]) / s["decode_seconds"] for s in samples]
+        late = sorted(float(s["late"]) for s in samples if "late" in s)
+        worst = late[int(0.95 * (len(late) - 1))] if late else None
+        value = float(name.rpartition("-")[2])
+        closed = name.startswith(LEVEL)
+        found.append(
+            Together(
+                level=int(value) if closed else 0,
+                rate=None if closed else value,
+                tokens_per_second=sum(s["meta"]["completion_tokens"] for s in samples) / seconds[name],
+                per_stream=sum(rates) / len(rates),
+                ttft=sum(float(s["ttft"]) for s in samples) / len(samples),
+                late=worst,
+            )
+        )
+        if worst is not None and worst > _LATE_S:
+            said = f"{name}: it started requests {worst * 1e3:.0f} ms late"
+            findings.append(Finding("the load client could not keep up", said, where, fatal=False))
+    return tuple(found), findings
+
+
+def _journal(evidence: Mapping[str, Any], where: str) -> list[Finding]:
+    lines = evidence.get("suppressed") or []
+    return [Finding("the journal dropped lines of the engine", str(line), where) for line in lines]
 
 
 def _client(evidence: Mapping[str, Any], where: str) -> list[Finding]:

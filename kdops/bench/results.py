@@ -50,9 +50,15 @@ class Comparison:
     why: str
 
 
+GAP_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+
+
 @dataclass(frozen=True)
 class SetRate:
-    """One arm on one prompt set, mean over legs. AL is None without speculation; step time in seconds."""
+    """One arm on one prompt set, mean over legs. AL is None without speculation; step time in seconds.
+
+    gaps: GAP_QUANTILES of the seconds between arrivals, each of which brings the tokens of one step.
+    """
 
     tokens_per_second: float
     acceptance_length: float | None
@@ -60,6 +66,56 @@ class SetRate:
     ttft: float | None
     histogram: tuple[int, ...]
     legs: tuple[float, ...]
+    gaps: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class GpuUse:
+    """The GPUs of one leg, sampled each second. Clocks in MHz, power in W, memory in MiB, busy 0 to 1.
+
+    sm_clock: median of the seconds with work. reasons: what held the clocks down. throttled: heat, a hardware
+    slowdown or a power brake was among them. None: the driver does not tell.
+    """
+
+    gpus: int
+    samples: int
+    sm_clock: float | None
+    max_clock: float | None
+    power: float | None
+    power_limit: float | None
+    temperature: float | None
+    busy: float | None
+    memory: float | None
+    reasons: tuple[str, ...]
+    throttled: bool
+
+
+@dataclass(frozen=True)
+class Together:
+    """One leg with several streams at once. level: streams, 0 for open loop at `rate` requests/s.
+
+    tokens_per_second: of all streams; per_stream: mean of one; late: how late the client started a request,
+    95th percentile, seconds (open loop).
+    """
+
+    level: int
+    rate: float | None
+    tokens_per_second: float
+    per_stream: float
+    ttft: float
+    late: float | None = None
+
+
+@dataclass(frozen=True)
+class ByteFloor:
+    """The least seconds of a step: the bytes it must read over the GPU's bandwidth, straight in context.
+
+    base: weights; per_token: KV cache of one token of context.
+    """
+
+    base: float
+    per_token: float
+    gpu: str
 
 
 @dataclass(frozen=True)
@@ -76,6 +132,7 @@ class Lossless(StrEnum):
     """Do the arm's tokens equal those of the autoregressive arm?"""
 
     IDENTICAL = "identical"
+    EQUIVALENT = "numerically equivalent"
     DIFFERENT = "not lossless"
     UNDECIDED = "undecided"
     UNCHECKED = "not checked"
@@ -83,7 +140,11 @@ class Lossless(StrEnum):
 
 @dataclass(frozen=True)
 class ArmResult:
-    """One arm. per_set: prompt set → rate. lossless_why: evidence in words."""
+    """One arm. per_set: prompt set → rate, and "long". lossless_why: evidence in words.
+
+    context_slope, context_base: seconds for each token of context, and at none. floor: None if nobody knows
+    the model's bytes or the GPU's bandwidth.
+    """
 
     name: str
     release: str
@@ -92,11 +153,18 @@ class ArmResult:
     lossless_why: str
     context: tuple[ContextPoint, ...] = ()
     context_words: str = ""
+    context_slope: float | None = None
+    context_base: float | None = None
+    floor: ByteFloor | None = None
+    together: tuple[Together, ...] = ()
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """One finished measurement. comparisons: candidate arm → primary result; per_set: arm → set → result."""
+    """One finished measurement. comparisons: candidate arm → primary result; per_set: arm → set → result.
+
+    order: arm of each leg; leg_rates: its geometric mean tokens/s; leg_gpus: its GPUs, None if not sampled.
+    """
 
     run: str
     host: str
@@ -109,6 +177,7 @@ class RunResult:
     plan: Mapping[str, Any]
     order: tuple[str, ...]
     leg_rates: tuple[float, ...]
+    leg_gpus: tuple[GpuUse | None, ...] = ()
 
     @property
     def exit_code(self) -> ExitCode:

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from kdops.bench import client
+from kdops.bench import byte_floor, client, host_checks
 from kdops.bench.arms import REFERENCE, Arm
 from kdops.bench.leg import analyse
 from kdops.bench.orders import MOST_LEGS, draw
 from kdops.bench.results import RunResult
 from kdops.bench.verdict import REFERENCE_LEG, build, smallest_p
-from kdops.bench.workloads import Stage, Suite
+from kdops.bench.workloads import Stage, Suite, reference
 from kdops.deploy import bundle as bundles
 from kdops.deploy.client import Options
 from kdops.deploy.trial import Trial
@@ -70,14 +70,18 @@ def prepare(
         raise UsageError(
             f"{legs} legs an arm", cause=f"1 to {MOST_LEGS} are possible", remedy="the default is 4"
         )
-    needs_reference = all(arm.profile != REFERENCE for arm in arms)
-    every = (*arms, *([Arm(REFERENCE, REFERENCE, {})] if needs_reference else []))
-    configs = tuple(engine_config(host, arm.profile, arm.overrides) for arm in every)
+    extra = Arm(REFERENCE, REFERENCE, {})
+    configs = tuple(engine_config(host, arm.profile, arm.overrides) for arm in (*arms, extra))
+    # Outside fp32 the margins decide, and a measured leg has none: asking for them would slow it down.
+    measured = any(arm.profile == REFERENCE for arm in arms) and all(map(_exact, configs))
+    needs_reference = not measured
+    every = (*arms, extra) if needs_reference else tuple(arms)
+    configs = configs[: len(every)]
     suite = make_suite(min(context(host, config) for config in configs))
     made = tuple(bundles.build(config, host) for config in configs)
     seed = random.SystemRandom().randrange(2**31) if seed is None else seed
     order = draw(len(arms), legs, seed)
-    described = [_describe(*each) for each in zip(every, configs, made, strict=True)]
+    described = [_describe(host, *each) for each in zip(every, configs, made, strict=True)]
     plan = {
         "arms": described[: len(arms)],
         "reference": needs_reference,
@@ -106,7 +110,7 @@ def single(host: Host, profile: str | None, make_suite: Callable[[int], Suite]) 
     made = bundles.build(config, host)
     suite = make_suite(context(host, config))
     plan = {
-        "arms": [_describe(Arm(config.profile, config.profile, {}), config, made)],
+        "arms": [_describe(host, Arm(config.profile, config.profile, {}), config, made)],
         "reference": False,
         "order": [0],
         "seed": 0,
@@ -119,7 +123,11 @@ def single(host: Host, profile: str | None, make_suite: Callable[[int], Suite]) 
     return Job(host, plan, suite, (config,), (made,))
 
 
-def _describe(arm: Arm, config: EngineConfig, bundle: bundles.Bundle) -> dict[str, Any]:
+def _exact(config: EngineConfig) -> bool:
+    return str(config.dtype) == "float32"
+
+
+def _describe(host: Host, arm: Arm, config: EngineConfig, bundle: bundles.Bundle) -> dict[str, Any]:
     return {
         "name": arm.name,
         "profile": arm.profile,
@@ -127,6 +135,7 @@ def _describe(arm: Arm, config: EngineConfig, bundle: bundles.Bundle) -> dict[st
         "release": bundle.release,
         "speculates": config.algorithm != REFERENCE,
         "dtype": str(config.dtype),
+        "floor": byte_floor.of(host, config),
     }
 
 
@@ -164,6 +173,8 @@ def execute(job: Job, run: str, store: Store, options: Options, say: Callable[[s
             for done, (position, arm) in enumerate(left):
                 number = total - len(left) + done + 1
                 say(f"leg {number} of {total}: {_name(job, position, arm)}{_eta(began, done, len(left))}")
+                with HostConnection(job.host) as connection:
+                    host_checks.require_free_gpus(connection, job.bundles[arm].unit)
                 trial.serve(job.bundles[arm])
                 measure(job, run, position, arm, store, say)
     except KeyboardInterrupt:
@@ -175,7 +186,7 @@ def execute(job: Job, run: str, store: Store, options: Options, say: Callable[[s
             code=ExitCode.INTERRUPTED,
         ) from None
     except KdopsError as error:
-        store.set_state(run, "failed")
+        store.set_state(run, "interrupted" if error.code == ExitCode.INTERRUPTED else "failed")
         remedy = f"{error.remedy}; then go on with: kdops ab resume {run}"
         raise KdopsError(
             error.title, cause=error.cause, remedy=remedy, code=error.code, evidence=error.evidence
@@ -189,10 +200,13 @@ def measure(job: Job, run: str, position: int, arm: int, store: Store, say: Call
     evidence: dict[str, Any] = {"arm": arm, "stages": [], "client": None}
     stages: tuple[Stage, ...] = job.suite.stages
     if position == REFERENCE_LEG:
-        stages = tuple(stage for stage in stages if stage.name in job.suite.sets)
+        stages = reference(job.suite, margins=not all(map(_exact, job.configs)))
     address = str(config.bind)
     address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
+    unit = job.bundles[arm].unit
     with HostConnection(job.host) as connection:
+        began = host_checks.clock(connection)
+        evidence["end_tokens"] = host_checks.ends_of(connection, config.model)
         for sent in ((job.suite.warmup,), stages):
             for told in client.run(connection, client.job(int(config.port), config.service, sent, address)):
                 if sent is not stages:
@@ -205,7 +219,9 @@ def measure(job: Job, run: str, position: int, arm: int, store: Store, say: Call
                     evidence["stages"].append(stage)
                     say(f"  {stage['name']} measured")
                 elif end := told.get("end"):
+                    evidence["gpus"] = end.pop("gpus", None)
                     evidence["client"] = end
+        evidence["suppressed"] = host_checks.dropped_lines(connection, unit, began)
     store.close_leg(run, position, attempt, evidence)
 
 

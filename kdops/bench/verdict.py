@@ -7,11 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kdops.bench.leg import Leg
+import numpy as np
+
+from kdops.bench import clocks, lossless
+from kdops.bench.leg import Leg, Measured
 from kdops.bench.orders import alternatives
 from kdops.bench.rates import Rate, burst_findings, context_fit, mean_log, split
 from kdops.bench.results import (
+    GAP_QUANTILES,
     ArmResult,
+    ByteFloor,
     Call,
     Comparison,
     ContextPoint,
@@ -34,7 +39,13 @@ def build(
     ordered = [legs[position] for position in range(len(order))]
     sets = tuple(plan["sets"])
     findings = [finding for leg in legs.values() for finding in leg.findings]
-    findings += [finding for leg in ordered for finding in _long(leg, sets)]
+    findings += [finding for leg in ordered for finding in _long(leg, sets, bool(plan["quick"]))]
+    by_arm = {name: [leg.gpus for leg in ordered if leg.arm == name] for name in names}
+    findings += clocks.gap_findings(by_arm)
+    if not any(leg.gpus for leg in ordered):
+        findings.append(
+            Finding("the GPUs were not sampled", "no nvidia-smi where the client ran", fatal=False)
+        )
     complete = all(name in leg.stages for leg in ordered for name in sets)
     comparisons: dict[str, Comparison] = {}
     by_set: dict[str, Mapping[str, Comparison]] = {}
@@ -48,7 +59,7 @@ def build(
             secondary = per_set(primary, order, logs, candidate)
             comparisons[names[candidate]], by_set[names[candidate]] = primary, secondary
     arms = tuple(_arm(i, arm, order, legs, sets) for i, arm in enumerate(plan["arms"]))
-    found = tuple(dict.fromkeys(findings))
+    found = _gathered(findings)
     if fatal := next((one for one in found if one.fatal), None):
         why = f"no verdict: {fatal.title} ({fatal.where}: {fatal.evidence})"
         comparisons = {name: _off(one, why) for name, one in comparisons.items()}
@@ -66,7 +77,20 @@ def build(
         plan=plan,
         order=tuple(names[arm] for arm in order),
         leg_rates=tuple(math.exp(value) for value in values),
+        leg_gpus=tuple(leg.gpus for leg in ordered),
     )
+
+
+def _gathered(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Say once what several legs say in the same words."""
+    places: dict[Finding, list[str]] = {}
+    for finding in findings:
+        places.setdefault(replace(finding, where=""), []).append(finding.where)
+    found = []
+    for finding, where in places.items():
+        legs = list(dict.fromkeys(filter(None, where)))
+        found.append(replace(finding, where=", ".join(legs) if len(legs) < 3 else f"{len(legs)} legs"))
+    return tuple(found)
 
 
 def smallest_p(order: tuple[int, ...]) -> float:
@@ -96,9 +120,10 @@ def _mean(rates: Sequence[SetRate]) -> Rate:
     return Rate(math.exp(length), math.exp(speed))
 
 
-def _long(leg: Leg, sets: Sequence[str]) -> tuple[Finding, ...]:
+def _long(leg: Leg, sets: Sequence[str], quick: bool) -> tuple[Finding, ...]:
+    """Compare with the long generation; a quick run has none by design, and need not say so in each leg."""
     long, short = leg.stages.get("long"), leg.stages.get(sets[min(1, len(sets) - 1)])
-    if long is None or short is None:
+    if long is None or short is None or quick:
         return ()
     return tuple(replace(f, where=leg.arm) for f in burst_findings(short.rate, long.rate, long.tokens))
 
@@ -108,23 +133,28 @@ def _arm(
 ) -> ArmResult:
     own = [legs[position] for position, found in enumerate(order) if found == index]
     rates = {name: _rate([leg.stages[name] for leg in own if name in leg.stages]) for name in (*sets, "long")}
-    lossless, why = _lossless(arm, own, legs, sets)
+    judged, why = _lossless(arm, own, legs, sets)
     points = [(tokens, sums.rate) for leg in own for tokens, sums in leg.context.items()]
+    fit = context_fit(points) if len({tokens for tokens, _ in points}) > 1 else None
     return ArmResult(
         name=arm["name"],
         release=arm["release"],
         per_set={name: rate for name, rate in rates.items() if rate is not None},
-        lossless=lossless,
+        lossless=judged,
         lossless_why=why,
         context=tuple(
             ContextPoint(tokens, r.tokens_per_second, r.acceptance_length, r.step_time)
             for tokens, r in points
         ),
-        context_words=context_fit(points).words() if len({t for t, _ in points}) > 1 else "",
+        context_words=fit.words() if fit else "",
+        context_slope=fit.slope if fit else None,
+        context_base=fit.base if fit else None,
+        floor=ByteFloor(**arm["floor"]) if arm.get("floor") else None,
+        together=tuple(one for leg in own for one in leg.together),
     )
 
 
-def _rate(measured: Sequence[Any]) -> SetRate | None:
+def _rate(measured: Sequence[Measured]) -> SetRate | None:
     if not measured:
         return None
     speeds = [one.tokens_per_second for one in measured]
@@ -134,29 +164,22 @@ def _rate(measured: Sequence[Any]) -> SetRate | None:
     longest = max(len(one.histogram) for one in measured)
     histogram = [sum(one.histogram[i] for one in measured if i < len(one.histogram)) for i in range(longest)]
     ttft = sum(one.ttft for one in measured) / len(measured)
-    return SetRate(speed, length, (length or 1.0) / speed, ttft, tuple(histogram), tuple(speeds))
+    gaps = _quantiles([gap for one in measured for gap in one.gaps])
+    return SetRate(speed, length, (length or 1.0) / speed, ttft, tuple(histogram), tuple(speeds), gaps)
+
+
+def _quantiles(gaps: Sequence[float]) -> tuple[float, ...]:
+    return tuple(float(q) for q in np.quantile(gaps, GAP_QUANTILES)) if gaps else ()
 
 
 def _lossless(
     arm: Mapping[str, Any], own: Sequence[Leg], legs: Mapping[int, Leg], sets: Sequence[str]
 ) -> tuple[Lossless, str]:
-    """Compare token ids with the autoregressive start: fp32 must be identical, else margins would decide."""
+    """Judge the arm against the autoregressive start."""
     if not arm["speculates"]:
         return Lossless.IDENTICAL, "it is the autoregressive arm itself"
-    reference = legs.get(REFERENCE_LEG)
-    if reference is None:
+    leg = legs.get(REFERENCE_LEG)
+    if leg is None:
         return Lossless.UNCHECKED, "no autoregressive leg in this run"
-    keys = [key for key in reference.outputs if key.split("/")[0] in sets]
-    missing = [key for leg in own for key in keys if key not in leg.outputs]
-    if not keys or missing:
-        return Lossless.UNDECIDED, "some requests have no tokens to compare"
-    different = [(leg, key) for leg in own for key in keys if leg.outputs[key] != reference.outputs[key]]
-    if not different:
-        return Lossless.IDENTICAL, f"{len(keys)} prompts, {len(own)} starts, every token id equal"
-    leg, key = different[0]
-    pairs = enumerate(zip(leg.outputs[key], reference.outputs[key], strict=False))
-    at = next((i for i, (a, b) in pairs if a != b), 0)
-    said = f"{len(different)} of {len(keys) * len(own)} outputs differ, the first in {key} at token {at + 1}"
-    if arm["dtype"] == "float32":
-        return Lossless.DIFFERENT, said
-    return Lossless.UNDECIDED, f"{said}; {arm['dtype']} rounding may do that, and margins are not measured"
+    reference = lossless.split_reference(leg.outputs, leg.margins, sets)
+    return lossless.judge([one.outputs for one in own], reference, exact=arm["dtype"] == "float32")

@@ -1,7 +1,8 @@
 """Runs a job file: stages of requests, one NDJSON line on stdout for each as it ends.
 
 `python3 load.pyz JOB`. A stage flushes the prefix cache (200 required), reads the counters, keeps
-`concurrency` requests running, reads the counters again. The last line tells what the client itself cost.
+`concurrency` requests running, or starts each at its own time (`starts`, seconds: open loop, whatever the
+engine still has to do), reads the counters again. The last line tells what the client itself cost.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kdops.bench.load.gpu_watch import GpuWatch
 from kdops.bench.load.stream import Endpoint, stream
 
 _TICK = 0.01
 _lock = threading.Lock()
+_Pair = tuple[Mapping[str, Any], dict[str, Any]]
 
 
 def tell(document: Mapping[str, Any]) -> None:
@@ -74,11 +77,12 @@ def padded(endpoint: Endpoint, text: str, tokens: int) -> list[int]:
 
 
 def _body(endpoint: Endpoint, request: Mapping[str, Any]) -> dict[str, Any]:
-    sampling = request["sampling"]
+    body: dict[str, Any] = {"sampling_params": request["sampling"]}
+    if request.get("margins"):
+        body |= {"return_logprob": True, "top_logprobs_num": 2}
     if request.get("pad_to"):
-        ids = padded(endpoint, request["text"], request["pad_to"])
-        return {"input_ids": ids, "sampling_params": sampling}
-    return {"text": request["text"], "sampling_params": sampling}
+        return {**body, "input_ids": padded(endpoint, request["text"], request["pad_to"])}
+    return {**body, "text": request["text"]}
 
 
 def run_stage(endpoint: Endpoint, stage: Mapping[str, Any]) -> None:
@@ -88,7 +92,19 @@ def run_stage(endpoint: Endpoint, stage: Mapping[str, Any]) -> None:
     if status != 200:
         raise ValueError(f"/flush_cache answers HTTP {status}: {content[:200].decode(errors='replace')}")
     before = endpoint.call("GET", "/metrics")[1].decode(errors="replace")
-    waiting: queue.SimpleQueue[tuple[Mapping[str, Any], dict[str, Any]]] = queue.SimpleQueue()
+    began = time.perf_counter()
+    if starts := stage.get("starts"):
+        _open_loop(endpoint, stage["name"], bodies, starts)
+    else:
+        _closed_loop(endpoint, stage["name"], bodies, stage["concurrency"])
+    seconds = time.perf_counter() - began
+    after = endpoint.call("GET", "/metrics")[1].decode(errors="replace")
+    ended = {"name": stage["name"], "requests": len(bodies), "seconds": seconds}
+    tell({"stage": {**ended, "before": before, "after": after}})
+
+
+def _closed_loop(endpoint: Endpoint, name: str, bodies: list[_Pair], concurrency: int) -> None:
+    waiting: queue.SimpleQueue[_Pair] = queue.SimpleQueue()
     for pair in bodies:
         waiting.put(pair)
 
@@ -98,17 +114,35 @@ def run_stage(endpoint: Endpoint, stage: Mapping[str, Any]) -> None:
                 request, body = waiting.get_nowait()
             except queue.Empty:
                 return
-            sample = stream(endpoint, body)
-            asked = request["sampling"].get("max_new_tokens")
-            tell({"sample": {"key": request["key"], "stage": stage["name"], "asked": asked, **sample}})
+            _measure(endpoint, name, request, body)
 
-    workers = [threading.Thread(target=work) for _ in range(min(stage["concurrency"], len(bodies)))]
+    _together([threading.Thread(target=work) for _ in range(min(concurrency, len(bodies)))])
+
+
+def _open_loop(endpoint: Endpoint, name: str, bodies: list[_Pair], starts: list[float]) -> None:
+    began = time.perf_counter()
+
+    def work(request: Mapping[str, Any], body: dict[str, Any], due: float) -> None:
+        time.sleep(max(0.0, due - time.perf_counter()))
+        _measure(endpoint, name, request, body, late=time.perf_counter() - due)
+
+    pairs = zip(bodies, starts, strict=True)
+    _together([threading.Thread(target=work, args=(*pair, began + start)) for pair, start in pairs])
+
+
+def _together(workers: list[threading.Thread]) -> None:
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    after = endpoint.call("GET", "/metrics")[1].decode(errors="replace")
-    tell({"stage": {"name": stage["name"], "requests": len(bodies), "before": before, "after": after}})
+
+
+def _measure(
+    endpoint: Endpoint, stage: str, request: Mapping[str, Any], body: dict[str, Any], **told: float
+) -> None:
+    sample = stream(endpoint, body)
+    asked = request["sampling"].get("max_new_tokens")
+    tell({"sample": {"key": request["key"], "stage": stage, "asked": asked, **told, **sample}})
 
 
 def main(argv: list[str]) -> int:
@@ -117,6 +151,7 @@ def main(argv: list[str]) -> int:
     key = Path(job["key_file"])
     endpoint = Endpoint(job["address"], job["port"], key.read_text().strip() if key.is_file() else "")
     punctuality = Punctuality()
+    gpus = GpuWatch()
     wall, cpu = time.perf_counter(), time.process_time()
     try:
         for stage in job["stages"]:
@@ -124,6 +159,8 @@ def main(argv: list[str]) -> int:
     except (ValueError, OSError) as error:
         tell({"failed": f"{error}"[:500]})
         return 1
+    finally:
+        seen = gpus.end()
     cost = {"cpu_seconds": time.process_time() - cpu, "wall_seconds": time.perf_counter() - wall}
-    tell({"end": {**cost, "late_seconds": punctuality.end()}})
+    tell({"end": {**cost, "late_seconds": punctuality.end(), "gpus": seen}})
     return 0

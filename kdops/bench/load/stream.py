@@ -18,6 +18,7 @@ _KEPT = (
     "spec_verify_ct",
     "spec_correct_drafts_histogram",
     "spec_num_correct_drafts",
+    "spec_num_proposed_drafts",
 )
 _COUNT = b'"completion_tokens":'
 
@@ -57,12 +58,15 @@ def stream(endpoint: Endpoint, body: Mapping[str, Any]) -> dict[str, Any]:
 
     Seconds: ttft (to the first token), seconds (to the last), decode_seconds (first to last token; with
     first_tokens and completion_tokens the two points that cancel prefill), gaps (between arrivals).
+    counts: completion tokens at each arrival, null where an event did not say. margins, if asked for: log
+    probability of the best token above the second, for each output token.
     """
     connection = endpoint.connect()
     payload = json.dumps({**body, "stream": True}).encode()
     started = time.perf_counter()
     arrivals: list[float] = []
-    last = first = b""
+    counts: list[int | None] = []
+    last = b""
     try:
         connection.request("POST", "/generate", payload, endpoint.headers)
         answer = connection.getresponse()
@@ -75,17 +79,16 @@ def stream(endpoint: Endpoint, body: Mapping[str, Any]) -> dict[str, Any]:
             for event in events:
                 if event.startswith(b"data: {"):
                     last = event
-                    if not first:
-                        first = event
                     arrivals.append(now)
+                    counts.append(_tokens(event))
     except (OSError, http.client.HTTPException) as error:
         return {"error": f"{type(error).__name__}: {error}"[:300], "arrived": len(arrivals)}
     finally:
         connection.close()
-    return _sample(started, arrivals, first, last)
+    return _sample(started, arrivals, counts, last)
 
 
-def _sample(started: float, arrivals: list[float], first: bytes, last: bytes) -> dict[str, Any]:
+def _sample(started: float, arrivals: list[float], counts: list[int | None], last: bytes) -> dict[str, Any]:
     try:
         told = json.loads(last[6:])
     except ValueError:
@@ -99,14 +102,28 @@ def _sample(started: float, arrivals: list[float], first: bytes, last: bytes) ->
         "ttft": arrivals[0] - started,
         "seconds": arrivals[-1] - started,
         "decode_seconds": arrivals[-1] - arrivals[0],
-        "first_tokens": _first_tokens(first),
+        "first_tokens": counts[0],
+        "counts": counts,
         "gaps": [round(b - a, 6) for a, b in itertools.pairwise(arrivals)],
         "meta": {key: meta[key] for key in _KEPT if key in meta} if isinstance(meta, dict) else None,
         "output_ids": ids if isinstance(ids, list) else [],
+        **_margins(meta),
     }
 
 
-def _first_tokens(event: bytes) -> int | None:
-    _, found, rest = event.partition(_COUNT)
-    digits = rest.lstrip()[:12].split(b",")[0].split(b"}")[0].strip() if found else b""
+def _tokens(event: bytes) -> int | None:
+    # Events are cumulative and long: one search from their end instead of a parse. A text cannot hold the
+    # pattern, since JSON escapes its quotes.
+    at = event.rfind(_COUNT)
+    digits = event[at + len(_COUNT) :][:16].split(b",")[0].split(b"}")[0].strip() if at >= 0 else b""
     return int(digits) if digits.isdigit() else None
+
+
+def _margins(meta: Any) -> dict[str, Any]:
+    told = meta.get("output_top_logprobs") if isinstance(meta, dict) else None
+    if not isinstance(told, list):
+        return {}
+    try:
+        return {"margins": [round(float(top[0][0]) - float(top[1][0]), 6) for top in told]}
+    except (TypeError, IndexError, KeyError, ValueError):
+        return {}

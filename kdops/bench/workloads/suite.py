@@ -3,47 +3,69 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kdops.bench.workloads.prompts import PromptSet
 from kdops.errors import UsageError
 
+AGAIN = "again-"
+"""Stages of the reference that send the prompt sets once more, N at a time, have this before N."""
 LONG = "long"
 CONTEXT = "context"
-CONCURRENT = "concurrent"
+LEVEL = "concurrent-"
+"""Stages that keep N requests running have this before N."""
+OPEN_LOOP = "open-loop-"
+"""The stage whose requests arrive by themselves, R a second, has this before R."""
+_OPEN_LOOP_S = 20.0
+_ARRIVAL_SEED = 1
+_MOST_ARRIVALS = 2000
+_MOST_STREAMS = 512
+_COMPOSITIONS = (4, 16)
 _SWEEP = (64, 1024, 4096, 16384, 65536)
 
 
 @dataclass(frozen=True)
 class Request:
-    """One greedy request of fixed length. key: unique in the suite. pad_to: exact prompt tokens (0: none)."""
+    """One greedy request of fixed length. key: unique in the suite. pad_to: exact prompt tokens (0: none).
+
+    margins: ask for the margin of each token; the engine is slower then.
+    """
 
     key: str
     text: str
     tokens: int
     pad_to: int = 0
+    margins: bool = False
 
     def document(self) -> dict[str, Any]:
         """Return what the load client reads."""
         sampling = {"max_new_tokens": self.tokens, "temperature": 0.0, "ignore_eos": True}
-        return {"key": self.key, "text": self.text, "pad_to": self.pad_to, "sampling": sampling}
+        told = {"key": self.key, "text": self.text, "pad_to": self.pad_to, "sampling": sampling}
+        return {**told, "margins": True} if self.margins else told
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Requests that run together. Its name is a prompt set's, or long, context or concurrent."""
+    """Requests that run together. Its name is a prompt set's, long, context, or begins as LEVEL or OPEN_LOOP.
+
+    starts: when each request arrives, seconds from the first; empty: as soon as `concurrency` allows.
+    """
 
     name: str
     requests: tuple[Request, ...]
     concurrency: int = 1
+    starts: tuple[float, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Return what the load client reads."""
         requests = [request.document() for request in self.requests]
-        return {"name": self.name, "concurrency": self.concurrency, "requests": requests}
+        told = {"name": self.name, "concurrency": self.concurrency, "requests": requests}
+        return {**told, "starts": list(self.starts)} if self.starts else told
 
 
 @dataclass(frozen=True)
@@ -67,19 +89,25 @@ class Suite:
 
 
 def make(
-    sets: Sequence[PromptSet], *, quick: bool, context_length: int | None = None, concurrency: int = 4
+    sets: Sequence[PromptSet],
+    *,
+    quick: bool,
+    context_length: int | None = None,
+    levels: Sequence[int] = (4,),
+    rate: float | None = None,
 ) -> Suite:
     """Build the suite. context_length: of the engine in tokens; longer contexts are left out.
 
+    levels: numbers of streams at once. rate: requests/s of an open-loop stage, None for none.
     Raises UsageError for a set without a prompt or one that does not fit the context.
     """
     tokens, per_set, long = (48, 1, 192) if quick else (128, 4, 1536)
     names = [one.name for one in sets]
-    if not names or len(set(names)) != len(names) or {LONG, CONTEXT, CONCURRENT} & set(names):
+    if not names or len(set(names)) != len(names) or any(map(_reserved, names)):
         raise UsageError(
             "the prompt sets cannot be told apart",
             cause=f"names: {', '.join(names) or 'none'}",
-            remedy=f"give each set its own name, other than {LONG}, {CONTEXT} and {CONCURRENT}",
+            remedy=f"give each set its own name, other than {LONG}, {CONTEXT}, {LEVEL}… and {OPEN_LOOP}…",
         )
     stages = [_of_set(one, tokens, per_set, context_length) for one in sets]
     text = stages[min(1, len(stages) - 1)].requests[0].text  # built in: prose, which flatters nobody
@@ -88,13 +116,66 @@ def make(
     contexts = contexts[: 2 if quick else len(_SWEEP)]
     sweep = tuple(Request(f"{CONTEXT}/{n}", f"{n} steps along the shore. " + text, 32, n) for n in contexts)
     stages.append(Stage(CONTEXT, sweep))
-    many = tuple(
-        Request(f"{CONCURRENT}/{i}", f"{i}. {stages[i % len(sets)].requests[0].text}", tokens // 2)
-        for i in range(2 * concurrency)
-    )
-    stages.append(Stage(CONCURRENT, many, concurrency))
+    texts = [stage.requests[0].text for stage in stages[: len(sets)]]
+    stages += [_level(level, texts, tokens // 2) for level in levels]
+    if rate is not None:
+        stages.append(_open_loop(rate, texts, tokens // 2))
     warm = tuple(Request(f"warm-up/{i}", "Before the first race the track is swept.", 32) for i in range(2))
     return Suite(Stage("warm-up", warm), tuple(stages), tuple(names))
+
+
+def _reserved(name: str) -> bool:
+    return name in (LONG, CONTEXT) or name.startswith((LEVEL, OPEN_LOOP, AGAIN))
+
+
+def _many(stage: str, number: int, texts: Sequence[str], tokens: int) -> tuple[Request, ...]:
+    return tuple(Request(f"{stage}/{i}", f"{i}. {texts[i % len(texts)]}", tokens) for i in range(number))
+
+
+def _level(level: int, texts: Sequence[str], tokens: int) -> Stage:
+    if not 1 <= level <= _MOST_STREAMS:
+        raise UsageError(
+            f"{level} streams at once",
+            cause=f"1 to {_MOST_STREAMS} are possible",
+            remedy="for example --concurrency 1,4,16",
+        )
+    name = f"{LEVEL}{level}"
+    return Stage(name, _many(name, 2 * level, texts, tokens), level)
+
+
+def _open_loop(rate: float, texts: Sequence[str], tokens: int) -> Stage:
+    """Requests that arrive as a Poisson process with a fixed seed, whatever the engine still has to do."""
+    if not 0 < rate * _OPEN_LOOP_S <= _MOST_ARRIVALS:
+        raise UsageError(
+            f"{rate:g} requests a second",
+            cause=f"more than 0 and at most {_MOST_ARRIVALS / _OPEN_LOOP_S:g} are possible",
+            remedy="for example --arrivals 0.5",
+        )
+    source, number = random.Random(_ARRIVAL_SEED), max(2, round(rate * _OPEN_LOOP_S))
+    gaps = [0.0, *(source.expovariate(rate) for _ in range(number - 1))]
+    name = f"{OPEN_LOOP}{rate:g}"
+    starts = tuple(round(start, 6) for start in itertools.accumulate(gaps))
+    return Stage(name, _many(name, number, texts, tokens), number, starts)
+
+
+def reference(suite: Suite, *, margins: bool) -> tuple[Stage, ...]:
+    """Return what the extra autoregressive start sends: the prompt sets.
+
+    margins: for losslessness outside fp32, with each token's margin, and again at other batch compositions.
+    """
+    own = tuple(stage for stage in suite.stages if stage.name in suite.sets)
+    if not margins:
+        return own
+    asked = tuple(
+        replace(stage, requests=tuple(replace(r, margins=True) for r in stage.requests)) for stage in own
+    )
+    every = [request for stage in own for request in stage.requests]
+    again = []
+    for together in _COMPOSITIONS:
+        name = f"{AGAIN}{together}"
+        requests = tuple(replace(r, key=f"{name}/{r.key}") for r in every)
+        again.append(Stage(name, requests, together))
+    return (*asked, *again)
 
 
 def _of_set(one: PromptSet, tokens: int, most: int, context_length: int | None) -> Stage:

@@ -1,0 +1,115 @@
+"""What comes after a text's natural end repeats and is not counted."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from kdops.bench.leg import analyse
+from kdops.bench.natural import end_tokens, useful
+from kdops.serving.acceptance import Acceptance
+
+pytestmark = pytest.mark.unit
+END = 7
+
+
+def sample(counts: list[int], end: int | None) -> dict[str, Any]:
+    """Arrivals every 0.1 s until 0.5 s, then, past the end, every 0.01 s. end: position of the end token."""
+    ids = [1] * counts[-1]
+    if end is not None:
+        ids[end] = END
+    steps = len(counts) - 1
+    histogram = [0] * 8
+    for before, after in pairwise(counts):
+        histogram[after - before - 1] += 1
+    return {
+        "key": "prose/0",
+        "stage": "prose",
+        "asked": counts[-1],
+        "ttft": 0.2,
+        "first_tokens": counts[0],
+        "counts": counts,
+        "gaps": [0.1 if i < 5 else 0.01 for i in range(steps)],
+        "decode_seconds": sum(0.1 if i < 5 else 0.01 for i in range(steps)),
+        "output_ids": ids,
+        "meta": {
+            "prompt_tokens": 5,
+            "completion_tokens": counts[-1],
+            "spec_verify_ct": steps,
+            "spec_num_correct_drafts": counts[-1] - 1 - steps,
+            "spec_correct_drafts_histogram": histogram,
+        },
+    }
+
+
+SLOW = [1, 3, 5, 7, 9, 11]  # two tokens a step
+FAST = [19, 27, 35, 43]  # then eight: the text repeats
+
+
+def of(raw: dict[str, Any]) -> Acceptance:
+    meta = raw["meta"]
+    return Acceptance(meta["spec_verify_ct"], meta["spec_num_correct_drafts"], ())
+
+
+def test_speed_and_acceptance_stop_at_the_natural_end() -> None:
+    raw = sample([*SLOW, *FAST], end=11)
+    kept = useful(raw, of(raw), (END,))
+    assert (kept.tokens, kept.seconds) == (10, pytest.approx(0.5))
+    assert kept.acceptance == Acceptance(5, 5, (0, 5)) and kept.acceptance.length == 2
+    assert kept.past == 32 and kept.exact and len(kept.gaps) == 5
+
+
+def test_without_an_end_the_request_counts_whole() -> None:
+    raw = sample([*SLOW, *FAST], end=None)
+    kept = useful(raw, of(raw), (END,))
+    assert (kept.tokens, kept.past, kept.acceptance) == (42, 0, of(raw))
+    assert useful({**raw, "counts": None}, of(raw), (1,)).past == 0, "samples of older runs have no counts"
+
+
+def test_merged_arrivals_are_said_to_be_approximate() -> None:
+    raw = sample([*SLOW, *FAST], end=11)
+    raw["meta"]["spec_verify_ct"] += 1
+    assert not useful(raw, of(raw), (END,)).exact
+
+
+def leg(raw: dict[str, Any]) -> Any:
+    counter = "sglang:num_requests_total {}\n"
+    stage = {"name": "prose", "requests": 1, "before": counter.format(0.0), "after": counter.format(1.0)}
+    seen = {
+        "client": {"wall_seconds": 9.0, "cpu_seconds": 0.1},
+        "stages": [stage],
+        "end_tokens": [END],
+    }
+    return analyse("linear", 0, speculates=True, samples=[raw], evidence=seen)
+
+
+def test_a_share_above_5_percent_is_a_finding_and_not_fatal() -> None:
+    made = leg(sample([*SLOW, *FAST], end=11))
+    assert made.stages["prose"].rate.acceptance_length == 2
+    (finding,) = made.findings
+    assert not finding.fatal and "76%" in finding.evidence and finding.where == "linear, leg 1"
+    assert leg(sample([*SLOW, *FAST], end=42)).findings == ()
+
+
+def test_a_text_that_ends_at_once_cannot_be_timed() -> None:
+    made = leg(sample([*SLOW, *FAST], end=0))
+    assert made.stages == {}
+    assert any(one.fatal and "ended by itself at once" in one.evidence for one in made.findings)
+
+
+@pytest.mark.parametrize(
+    ("config", "found"),
+    [
+        (b'{"eos_token_id": [0, 2]}', (0, 2)),
+        (b'{"eos_token_id": 5}', (5,)),
+        (b'{"eos_token_id": null}', None),
+        (b'{"eos_token_id": ["x", true]}', None),
+        (b"[1]", None),
+        (b"\xff{", None),
+        (b"", None),
+    ],
+)
+def test_end_tokens_of_a_model(config: bytes, found: tuple[int, ...] | None) -> None:
+    assert end_tokens(config) == found
