@@ -4,9 +4,6 @@ host."""
 from __future__ import annotations
 
 import dataclasses
-import json
-import re
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,12 +11,11 @@ import typer
 
 from kdops.cli.config import HOST, INVENTORY, JSON, load
 from kdops.cli.output import emit, emit_json, say
-from kdops.errors import ExitCode, KdopsError, UsageError
+from kdops.errors import ExitCode, KdopsError
 from kdops.text import printable
 
 if TYPE_CHECKING:
     from kdops.fleet import Host
-    from kdops.host.journal import Entry
     from kdops.host.service import Ended
     from kdops.host.status import HostStatus, UnitState
 
@@ -37,8 +33,9 @@ SINCE = typer.Option(
     None, "--since", help="From this time on, as journalctl takes it: '10 min ago', '09:00'."
 )
 GREP = typer.Option(
-    None, "--grep", metavar="REGEX", help="Only messages that match (Python regular expression)."
+    None, "--grep", metavar="REGEX", help="Only messages that match (regular expression, RE2 syntax)."
 )
+RAW = typer.Option(False, "--raw", help="Keep the time that SGLang writes into its lines, too.")
 JSON_LINES = typer.Option(False, "--json", help="One JSON object a line on stdout.")
 COUNT = typer.Option(20, "-n", "--lines", min=0, help="At most this many of the newest deploys.")
 
@@ -97,24 +94,27 @@ def logs(
     lines: int | None = LINES,
     since: str | None = SINCE,
     grep: str | None = GREP,
+    raw: bool = RAW,
     inventory: Path | None = INVENTORY,
     as_json: bool = JSON_LINES,
 ) -> None:
     """Show the service's journal; -f survives cut links and restarts of the host's sshd and journald."""
+    from kdops.cli import log_text
     from kdops.host import HostConnection
     from kdops.host import follow as journal
 
     host = load(inventory).one(name)
     limit = lines if lines is not None else None if since else 50
-    query = journal.Query(f"kdtree-{host.service}.service", limit, since, _pattern(grep))
+    wanted = log_text.pattern(grep) if grep is not None else None
+    query = journal.Query(f"kdtree-{host.service}.service", limit, since, wanted)
     try:
         if follow:
             for entry in journal.follow(host, query, say):
-                emit(_line(entry, as_json))
+                emit(log_text.shown(entry, raw=raw, as_json=as_json))
         else:
             with HostConnection(host) as connection:
                 for entry in journal.read(connection, query):
-                    emit(_line(entry, as_json))
+                    emit(log_text.shown(entry, raw=raw, as_json=as_json))
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
@@ -187,23 +187,3 @@ def _not_started(host: Host, ended: Ended) -> KdopsError:
         remedy=failure.remedy,
         evidence=ended.lines,
     )
-
-
-def _pattern(grep: str | None) -> re.Pattern[str] | None:
-    try:
-        return re.compile(grep) if grep is not None else None
-    except (re.error, RecursionError, OverflowError) as error:
-        raise UsageError(
-            f"--grep {grep!r} is no regular expression",
-            cause=str(error),
-            remedy="escape characters such as ( [ * + with a backslash",
-        ) from None
-
-
-def _line(entry: Entry, as_json: bool) -> str:
-
-    if as_json:
-        return json.dumps(dataclasses.asdict(entry))
-    when = datetime.fromtimestamp(entry.time).strftime("%Y-%m-%d %H:%M:%S")
-    first, *more = [printable(part) for part in entry.message.split("\n")]
-    return "\n".join([f"{when} {first}", *(f"{'':19} {part}" for part in more)])

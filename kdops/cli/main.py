@@ -20,6 +20,7 @@ app = typer.Typer(
     name="kdops",
     help="Deploy, watch and compare speculative decoding on your own GPU hosts, under systemd.",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=True,

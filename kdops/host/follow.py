@@ -8,11 +8,10 @@ every entry moves the cursor on and none depends on how the host's journalctl wa
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kdops.errors import KdopsError, UnreachableError, UsageError
 from kdops.host.connection import HostConnection
@@ -25,6 +24,12 @@ if TYPE_CHECKING:
 _BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
+class Pattern(Protocol):
+    """What chooses messages; it must end for any of them, a host may write what it likes."""
+
+    def search(self, message: str, /) -> bool: ...
+
+
 @dataclass(frozen=True)
 class Query:
     """What to read. lines: at most that many of the newest (None: all); since: as journalctl(1) takes it."""
@@ -32,11 +37,11 @@ class Query:
     unit: str
     lines: int | None = None
     since: str | None = None
-    pattern: re.Pattern[str] | None = None
+    pattern: Pattern | None = None
 
     def matches(self, entry: Entry) -> bool:
         """True if the entry's message has the pattern, or there is none."""
-        return self.pattern is None or self.pattern.search(entry.message) is not None
+        return self.pattern is None or self.pattern.search(entry.message)
 
     def argv(self, *options: str) -> list[str]:
         """Return the journalctl command; --all because longer fields would be null."""

@@ -3,9 +3,15 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
+from typer.core import TyperGroup
+from typer.testing import CliRunner
+
+from kdops.cli.main import app
 
 pytestmark = pytest.mark.unit
 
@@ -116,3 +122,22 @@ def test_a_home_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     assert result.returncode == 2
     assert "set ANSIBLE_HOME" in result.stderr
     assert kdops("hosts", "-i", INVENTORIES, ANSIBLE_HOME=f"{tmp_path}/ansible", **own).returncode == 0
+
+
+def commands(group: TyperGroup, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield words
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from commands(command, (*words, name))
+        else:
+            yield (*words, name)
+
+
+def test_h_is_help_for_every_command() -> None:
+    tree = typer.main.get_command(app)
+    assert isinstance(tree, TyperGroup)
+    asked = list(commands(tree))
+    assert ("lab", "up") in asked and ("logs",) in asked
+    for words in asked:
+        short, long = (CliRunner().invoke(app, [*words, option]) for option in ("-h", "--help"))
+        assert (short.exit_code, short.output) == (0, long.output), words
