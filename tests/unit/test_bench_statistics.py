@@ -55,6 +55,17 @@ def test_power_for_5_percent_at_a_leg_sd_of_1_5_percent() -> None:
     assert stats.beta.ppf(0.05, seen, runs - seen + 1) >= 0.80, f"{seen} of {runs} seen"
 
 
+@given(st.integers(4, 8), st.integers(0, 10**6), st.floats(1e-4, 10), st.floats(1e-4, 10))
+def test_the_interval_is_welchs(legs: int, seed: int, one: float, other: float) -> None:
+    """Against scipy's own, also where one arm is far noisier than the other."""
+    source, order = np.random.default_rng(seed), draw(2, legs, seed)
+    values = np.where(order, source.normal(0.1, one, 2 * legs), source.normal(0, other, 2 * legs))
+    found = compare(order, list(values), 1)
+    arms = [values[np.asarray(order) == arm] for arm in (1, 0)]
+    theirs = stats.ttest_ind(*arms, equal_var=False).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((math.exp(theirs.low), math.exp(theirs.high)), rel=1e-9)
+
+
 @pytest.mark.parametrize("legs", [1, 2, 3])
 def test_no_equivalence_from_fewer_than_four_legs(legs: int) -> None:
     source = np.random.default_rng(3)
