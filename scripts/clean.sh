@@ -7,11 +7,16 @@ if [ ! -d "$cache" ]; then
   echo "nothing to remove: $cache does not exist"
   exit 0
 fi
-for kdops in "$cache"/dev-*/bin/kdops; do
-  for lab in "$cache"/lab/*/; do
-    [ -x "$kdops" ] && [ -d "$lab" ] && KDOPS_LAB=$(basename "$lab") "$kdops" lab down
-  done
-  break
+scripts/prune_venvs.sh "$cache"
+kdops=
+for candidate in "$cache"/dev-*/bin/kdops; do # one that is half built cannot take a lab down
+  if "$candidate" --version >/dev/null 2>&1; then kdops=$candidate; break; fi
+done
+for lab in "$cache"/lab/*/; do
+  name=$(basename "$lab")
+  case $name in '*' | root-*) continue ;; esac # no lab at all, or a root file system that labs share
+  [ -n "$kdops" ] || { echo "the lab $name needs kdops to take it down: make setup, then make clean" >&2; exit 1; }
+  KDOPS_LAB=$name "$kdops" lab down
 done
 if grep -q " $cache/" /proc/self/mounts; then
   echo "something is still mounted below $cache; not removing it:" >&2

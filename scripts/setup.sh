@@ -37,6 +37,7 @@ done
 
 venv=$cache/dev-$({ cat requirements.lock pyproject.toml; pwd; } | sha256sum | cut -c1-12)
 if [ ! -e "$venv/.complete" ]; then
+  scripts/prune_venvs.sh "$cache"
   say "Building the Python environment in $venv"
   rm -rf "$venv"
   "$python" -m venv "$venv"
