@@ -78,7 +78,7 @@ def config(
     if as_json:
         emit_json({"host": found.name, "profile": settings.profile, "settings": rows, "memory": memory})
         return
-    emit(f"{found.name}, profile {settings.profile}, {found.gpu_count} × {found.gpu.name}\n")
+    emit(f"{found.name}, profile {settings.profile}, {_gpus(found.gpu_count, found.gpu.name)}\n")
     header = ("KEY", "VALUE", "ORIGIN", "FLAG", "CHANGE")
     shown = ("value", "origin", "flag", "change")
     emit("\n".join(columns([header, *([_name(row), *(_text(row[key]) for key in shown)] for row in rows)])))
@@ -137,8 +137,12 @@ def _host_row(host: Host) -> dict[str, Any]:
     }
 
 
+def _gpus(count: int, name: str) -> str:
+    return f"{count} × {name}" if count else name
+
+
 def _cells(row: dict[str, Any]) -> Iterable[str]:
-    gpu = f"{row['gpu_count']} × {row['gpu']}" if row["gpu_count"] else row["gpu"]
+    gpu = _gpus(row["gpu_count"], row["gpu"])
     groups = ",".join(row["groups"]) or "-"
     return row["host"], row["inventory"], groups, row["address"], gpu, row["service"], row["profile"]
 

@@ -4,11 +4,15 @@ After a wanted change: KDOPS_UPDATE_GOLDEN=1 pytest tests/unit/test_fleet_docume
 """
 
 import os
+import re
+import shlex
 from pathlib import Path
 
+import fleet_files
 import pytest
 
-from kdops.fleet import SETTINGS, profiles, values
+from kdops.cli.config import overrides
+from kdops.fleet import SETTINGS, engine_config, profiles, values
 from kdops.fleet.settings import REQUIRED, TREE, Setting, default
 
 pytestmark = pytest.mark.unit
@@ -22,6 +26,19 @@ one once. `kdops config HOST` shows the effective values, where each was written
 fit into memory. *Change* is what a changed value asks for: nothing (it bears on the next start or deploy
 only), a restart of the engine, or a redeploy (user, environment or service name). Whatever it is, a deploy
 with a changed value makes a new release, and that starts the engine anew.
+
+`--set KEY=VALUE` may be repeated; KEY with or without `engine_`, the last one of a key wins. VALUE is the
+text after the first `=`: taken as it is where the setting holds text, else read as YAML; `null` or nothing is
+null. A mapping is written in YAML's braces, with a space after each colon, in quotes for the shell. It
+**replaces** the inventory's mapping as a whole, as a profile's does; nothing is merged, and `{}` empties it:
+
+```
+--set engine_page_size=16
+--set draft_window=null
+--set 'engine_environment={OMP_NUM_THREADS: 8, NCCL_DEBUG: INFO}'
+--set 'engine_extra_args={enable-cache-report: true, schedule-policy: lpm}'
+--set 'engine_environment={}'
+```
 
 Besides these: `engine_profile` (the profile used without `--profile`), `engine_profiles` (profile →
 overrides), `engine_model_facts` and `engine_draft_facts` (`config`: the model's config.json, `weight_bytes`,
@@ -66,3 +83,22 @@ def test_document_follows_the_table() -> None:
     if os.environ.get("KDOPS_UPDATE_GOLDEN"):
         DOCUMENT.write_text(document())
     assert DOCUMENT.read_text() == document()
+
+
+INVENTORY = """\
+engine_environment: {NCCL_DEBUG: WARN, KEPT: no longer}
+engine_extra_args: {enable-cache-report: false, watchdog-timeout: 300}
+engine_draft_window: 512
+"""
+
+
+def test_its_examples_of_set_do_what_it_says(tmp_path: Path) -> None:
+    host = fleet_files.host(tmp_path, INVENTORY)
+    examples = [shlex.split(line)[1] for line in re.findall("^--set .*", HEAD, re.MULTILINE)]
+    *most, empty = examples
+    config = engine_config(host, overrides=overrides(most))
+    assert (config.page_size, config.draft_window) == (16, None)
+    assert config.environment == {"OMP_NUM_THREADS": "8", "NCCL_DEBUG": "INFO"}
+    assert config.extra_args == {"enable-cache-report": True, "schedule-policy": "lpm"}
+    assert engine_config(host, overrides=overrides([*most, empty])).environment == {}
+    assert engine_config(host).environment["KEPT"] == "no longer"
