@@ -15,7 +15,7 @@ if [ "$want" = lab ]; then
     exit 2
   fi
   missing=()
-  for package in mmdebstrap systemd-container openssh-client iproute2 util-linux e2fsprogs python3-venv tmux; do
+  for package in mmdebstrap systemd-container openssh-client iproute2 util-linux e2fsprogs python3-venv tmux chromium; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok' || missing+=("$package")
   done
   if [ ${#missing[@]} -gt 0 ]; then

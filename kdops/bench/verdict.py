@@ -39,7 +39,6 @@ def build(
     ordered = [legs[position] for position in range(len(order))]
     sets = tuple(plan["sets"])
     findings = [finding for leg in legs.values() for finding in leg.findings]
-    findings += [finding for leg in ordered for finding in _long(leg, sets, bool(plan["quick"]))]
     by_arm = {name: [leg.gpus for leg in ordered if leg.arm == name] for name in names}
     findings += clocks.gap_findings(by_arm)
     if not any(leg.gpus for leg in ordered):
@@ -59,6 +58,8 @@ def build(
             secondary = per_set(primary, order, logs, candidate)
             comparisons[names[candidate]], by_set[names[candidate]] = primary, secondary
     arms = tuple(_arm(i, arm, order, legs, sets) for i, arm in enumerate(plan["arms"]))
+    if not plan["quick"]:  # a quick run has no long generation by design
+        findings += [finding for arm in arms for finding in _long(arm, ordered, sets)]
     found = _gathered(findings)
     if fatal := next((one for one in found if one.fatal), None):
         why = f"no verdict: {fatal.title} ({fatal.where}: {fatal.evidence})"
@@ -94,8 +95,8 @@ def _gathered(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def smallest_p(order: tuple[int, ...]) -> float:
-    """Return the least p the order's list can give for the first candidate."""
-    return 2 / len(alternatives(order, 0, 1))
+    """Return the least p that every candidate can reach: the one with the shortest list decides."""
+    return max(2 / len(alternatives(order, 0, candidate)) for candidate in sorted(set(order) - {0}))
 
 
 def _off(one: Comparison, why: str) -> Comparison:
@@ -120,12 +121,16 @@ def _mean(rates: Sequence[SetRate]) -> Rate:
     return Rate(math.exp(length), math.exp(speed))
 
 
-def _long(leg: Leg, sets: Sequence[str], quick: bool) -> tuple[Finding, ...]:
-    """Compare with the long generation; a quick run has none by design, and need not say so in each leg."""
-    long, short = leg.stages.get("long"), leg.stages.get(sets[min(1, len(sets) - 1)])
-    if long is None or short is None or quick:
+def _long(arm: ArmResult, legs: Sequence[Leg], sets: Sequence[str]) -> tuple[Finding, ...]:
+    """Compare the two-point speed of the set with the same text with that of the long generation."""
+    long, short = arm.per_set.get("long"), arm.per_set.get(sets[min(1, len(sets) - 1)])
+    if long is None or short is None:
         return ()
-    return tuple(replace(f, where=leg.arm) for f in burst_findings(short.rate, long.rate, long.tokens))
+    tokens = (
+        min(leg.stages["long"].tokens for leg in legs if leg.arm == arm.name and "long" in leg.stages) + 1
+    )
+    one, other = (Rate(rate.acceptance_length or 1.0, rate.tokens_per_second) for rate in (short, long))
+    return tuple(replace(found, where=arm.name) for found in burst_findings(one, other, tokens))
 
 
 def _arm(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+
 from kdops.bench.results import ArmResult, Comparison, RunResult
 
 
@@ -15,6 +17,29 @@ def rows(result: RunResult) -> list[tuple[str, ...]]:
         for arm in result.arms:
             if name in arm.per_set:
                 found.append((name, arm.name, *_cells(arm, name), *_against(result, arm, name)))
+    return found
+
+
+def together(result: RunResult) -> list[tuple[str, ...]]:
+    """Return the table of the stages with several streams: one row for each of them and each arm."""
+    found: list[tuple[str, ...]] = [("STREAMS", "ARM", "TOK/S", "TOK/S A STREAM", "TTFT", "STARTED LATE")]
+    kinds = {(one.level, one.rate) for arm in result.arms for one in arm.together}
+    for level, rate in sorted(kinds, key=lambda kind: (kind[0], kind[1] or 0.0)):
+        for arm in result.arms:
+            legs = [one for one in arm.together if (one.level, one.rate) == (level, rate)]
+            if legs:
+                streams = f"{level} at once" if level else f"{rate:g} a second"
+                late = [one.late for one in legs if one.late is not None]
+                found.append(
+                    (
+                        streams,
+                        arm.name,
+                        f"{fmean(one.tokens_per_second for one in legs):.1f}",
+                        f"{fmean(one.per_stream for one in legs):.1f}",
+                        milliseconds(fmean(one.ttft for one in legs)),
+                        milliseconds(max(late) if late else None),
+                    )
+                )
     return found
 
 
@@ -43,6 +68,17 @@ def interval(one: Comparison) -> str:
     return "-" if one.low is None or one.high is None else f"{one.low:.3f} to {one.high:.3f}"
 
 
+def resolution(one: Comparison) -> list[str]:
+    """Return what the run could have seen, nothing for one start an arm."""
+    if one.leg_sd is None or one.smallest_effect is None:
+        return []
+    needed = one.legs_for_5_percent or "more than 200"
+    return [
+        f"leg SD {one.leg_sd:.1%}; smallest effect this run could see {one.smallest_effect:.1%}; "
+        f"legs an arm for 5 %: {needed}"
+    ]
+
+
 def verdicts(result: RunResult) -> list[str]:
     """Return the sentences under the table: verdict and why for each candidate, losslessness, findings."""
     base = result.arms[0].name
@@ -55,12 +91,7 @@ def verdicts(result: RunResult) -> list[str]:
         lines.append(f"{name} against {base}: {one.call.upper()}: {one.why}")
         if one.low is not None:
             lines.append(f"  tokens/s ×{one.ratio:.3f} ({interval(one)}), {one.legs[0]} + {one.legs[1]} legs")
-        if one.leg_sd is not None and one.smallest_effect is not None:
-            needed = one.legs_for_5_percent or "more than 200"
-            lines.append(
-                f"  leg SD {one.leg_sd:.1%}; smallest effect this run could see {one.smallest_effect:.1%}; "
-                f"legs an arm for 5 %: {needed}"
-            )
+        lines += [f"  {words}" for words in resolution(one)]
     for arm in result.arms:
         lines.append(f"{arm.name}: {arm.lossless} ({arm.lossless_why})")
         if arm.context_words:

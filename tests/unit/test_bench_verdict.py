@@ -184,7 +184,7 @@ def test_the_reports_hold_the_verdict_and_nothing_from_outside() -> None:
     result = replace(result, host="<script>alert(1)</script>")
     text = page(result)
     assert "<script" not in text and "http" not in text
-    assert "CHECK FAILED" in text and "prefers-color-scheme" in text and "@media print" in text
+    assert "check failed" in text and "prefers-color-scheme" in text and "@media print" in text
     assert text.count("<svg") >= 4
     told = json.loads(json.dumps(document(result), allow_nan=False))
     assert told["schema"] == 1 and told["valid"] is False
