@@ -42,7 +42,7 @@ def up(lab: Lab, count: int, say: Say, disk: str = machine.DISK) -> tuple[LabHos
     """
     requirements.check()
     wanted = host_range(count)
-    with _locked(lab, say) as lock:
+    with _locked(lab, say):
         before = complete(lab)
         if before is None or not _alive(lab):
             before = None
@@ -63,7 +63,7 @@ def up(lab: Lab, count: int, say: Say, disk: str = machine.DISK) -> tuple[LabHos
             machine.create(lab, host, disk)
         access.write(lab, hosts)
         for host in hosts:
-            _power_on(lab, host, root, lock)
+            _power_on(lab, host, root)
         for host in hosts:
             say(f"{host.name} {host.address}: {machine.wait(lab, host)}")
         _note(lab, Complete(hosts, root))
@@ -80,20 +80,20 @@ def down(lab: Lab, say: Say) -> None:
 
 def kill(lab: Lab, name: str, say: Say) -> None:
     """Pull the host's plug."""
-    with _host(lab, name, say) as (host, _, _lock):
+    with _host(lab, name, say) as (host, _):
         machine.kill(lab, host)
 
 
 def power_on(lab: Lab, name: str, say: Say) -> str:
     """Switch the host on, link connected, and wait for it; returns systemd's word for its state."""
-    with _host(lab, name, say) as (host, parts, lock):
-        _power_on(lab, host, parts.root, lock)
+    with _host(lab, name, say) as (host, parts):
+        _power_on(lab, host, parts.root)
         return machine.wait(lab, host)
 
 
 def set_link(lab: Lab, name: str, say: Say, *, up: bool) -> None:
     """Cut or heal the host's link; the host itself goes on."""
-    with _host(lab, name, say) as (host, _, _lock):
+    with _host(lab, name, say) as (host, _):
         network.set_link(lab, host, up=up)
 
 
@@ -120,19 +120,18 @@ def find(lab: Lab, name: str) -> tuple[LabHost, Complete]:
 
 
 @contextmanager
-def _locked(lab: Lab, say: Say) -> Iterator[int]:
+def _locked(lab: Lab, say: Say) -> Iterator[None]:
     path = lab.cache / "lab" / f"{lab.name}.lock"
-    with locked(path, lambda: say(f"another kdops works on the lab {lab.name!r}; waiting")) as descriptor:
-        assert descriptor is not None
-        yield descriptor
+    with locked(path, lambda: say(f"another kdops works on the lab {lab.name!r}; waiting")):
+        yield
 
 
 @contextmanager
-def _host(lab: Lab, name: str, say: Say) -> Iterator[tuple[LabHost, Complete, int]]:
+def _host(lab: Lab, name: str, say: Say) -> Iterator[tuple[LabHost, Complete]]:
     requirements.check()
     find(lab, name)
-    with _locked(lab, say) as lock:
-        yield *find(lab, name), lock
+    with _locked(lab, say):
+        yield find(lab, name)
 
 
 def _alive(lab: Lab) -> bool:
@@ -140,10 +139,10 @@ def _alive(lab: Lab) -> bool:
     return (network.NAMESPACES / lab.switch).exists()
 
 
-def _power_on(lab: Lab, host: LabHost, root: Path, lock: int) -> None:
+def _power_on(lab: Lab, host: LabHost, root: Path) -> None:
     if not machine.is_on(lab, host):
         machine.end(lab, host.name)  # a host that shut itself down leaves its cgroups
-        machine.boot(lab, host, root, lock)
+        machine.boot(lab, host, root)
     network.set_link(lab, host, up=True)
 
 

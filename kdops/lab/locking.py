@@ -15,8 +15,8 @@ def locked(path: Path, waiting: Callable[[], None] | None) -> Iterator[int | Non
 
     If another process holds it, call `waiting` once and wait; with `waiting` None, yield None instead of
     waiting. Children inherit the descriptor and with it the lock: if this process is killed, the next one
-    waits until they are gone. A child that is to outlive this process closes it. Source: flock(2) on open
-    file descriptions.
+    waits until they are gone. A child that is to outlive this process closes it (power.sh). Source: flock(2)
+    on open file descriptions.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)

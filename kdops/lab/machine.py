@@ -27,13 +27,13 @@ def create(lab: Lab, host: LabHost, disk: str = DISK) -> None:
     network.plug_in(lab, host)
 
 
-def boot(lab: Lab, host: LabHost, root: Path, lock: int) -> None:
-    """Switch the host on; returns at once (see `wait`). `lock` is the descriptor of the lab's lock."""
+def boot(lab: Lab, host: LabHost, root: Path) -> None:
+    """Switch the host on; returns at once (see `wait`)."""
     name = lab.machine(host)
     groups = cgroups.create(name)
     keeper, machine = (":".join(map(str, part)) for part in (groups.keeper, groups.machine))
     folder = lab.host_folder(host)
-    around: Command = ["bash", FILES / "power.sh", str(lock), keeper]
+    around: Command = ["bash", FILES / "power.sh", keeper]
     inside: Command = [machine, lab.image(host), root, folder / "disk", access.host_key(lab, host)]
     identity: Command = [access.client_key(lab).with_suffix(".pub"), name, host.name, name]
     console: Command = ["sh", "-c", 'exec "$@" >>"$0" 2>&1', folder / "console.log"]

@@ -111,6 +111,23 @@ def test_engine_that_dies_during_load(kdops: Deployer, old: str) -> None:
     assert kdops.serves() == old
 
 
+def test_rolling_back_that_fails_too_is_said_and_the_next_deploy_serves(kdops: Deployer, old: str) -> None:
+    kdops.lab.ssh("lab0", "touch /run/standin-broken")
+    code, said = kdops.deploy("--profile", "autoregressive")
+    kdops.lab.ssh("lab0", "rm /run/standin-broken")
+    assert code == 7, said
+    assert "the engine died while loading (exit status 70)" in said
+    assert "rolling back failed too: NO release serves" in said
+    assert kdops.finished() and kdops.serves() == ""
+    outcome = kdops.outcome()
+    assert (outcome["result"], outcome["serves"]) == ("rollback-failed", None)
+    _, shown, _ = kdops.run("status", "lab0")
+    assert "rollback-failed" in shown and "nothing serves" in shown
+    code, said = kdops.deploy("--profile", "linear")
+    assert code == 0, said
+    assert kdops.serves() == old
+
+
 def test_engine_that_never_gets_ready(kdops: Deployer, old: str, tmp_path: Path) -> None:
     ssh_args = f"-F {kdops.lab.ssh_config}"
     impatient = write_inventory(tmp_path, ssh_args, kdops_ready_timeout=4)

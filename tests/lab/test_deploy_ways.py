@@ -218,6 +218,35 @@ def test_api_key_is_nowhere_but_in_its_file(kdops: Deployer, tmp_path: Path) -> 
     assert kdops.lab.ssh("lab0", process, check=False) == ""
 
 
+def test_a_changed_api_key_is_a_change_and_the_old_one_opens_nothing_more(
+    kdops: Deployer, tmp_path: Path
+) -> None:
+    key = tmp_path / "key"
+    ssh_args = f"-F {kdops.lab.ssh_config}"
+    inventory = write_inventory(tmp_path / "keyed", ssh_args, engine_api_key_file=str(key))
+    keyed = Deployer(kdops.lab, kdops.tree, inventory)
+
+    def answer(secret: str) -> str:
+        asked = f"-H 'Authorization: Bearer {secret}' localhost:30000/server_info"
+        return kdops.lab.ssh("lab0", f"curl -s -o /dev/null -w '%{{http_code}}' {asked}")
+
+    key.write_text("sk-one\n")
+    code, said = keyed.deploy()
+    assert code == 0, said
+    before = keyed.property("InvocationID")
+    assert (answer("sk-one"), answer("sk-two")) == ("200", "401")
+
+    key.write_text("sk-two\n")
+    code, shown, _ = keyed.run("plan", "lab0")
+    assert "the API key" in shown
+    code, said = keyed.deploy()
+    assert code == 0, said
+    assert keyed.property("InvocationID") != before
+    assert (answer("sk-one"), answer("sk-two")) == ("401", "200")
+    code, shown, _ = keyed.run("plan", "lab0")
+    assert shown.startswith("nothing to change")
+
+
 def test_prune_frees_what_no_kept_release_names(kdops: Deployer) -> None:
     code, said = kdops.deploy(mode="die")
     assert code == 6

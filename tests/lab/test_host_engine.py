@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 
 import pytest
 from conftest import eventually
@@ -14,7 +15,10 @@ from kdops.serving import log_lines, metrics
 
 pytestmark = [pytest.mark.lab, pytest.mark.engine]
 
-WATCHDOG_S = 10
+WATCHDOG_S = 5
+# Lets the scheduler run a quarter of the time: a prefill that takes this machine seconds becomes several
+# watchdogs long, one layer of it stays below one.
+THROTTLE = "while kill -STOP {0}; do sleep 0.15; kill -CONT {0}; sleep 0.05; done"
 PROMPT = "def fibonacci(n):\n    "
 
 
@@ -113,12 +117,20 @@ def test_a_long_prefill_is_no_hang_and_a_stopped_scheduler_is(served):
         return served.ssh("lab0", f"systemctl show -P {name} kdtree-lab0")
 
     before = shown("InvocationID")
-    answer = document(served, "generate", "lab0", "word " * 7000, "--max-new-tokens", "1")
+    scheduler = served.ssh("lab0", "pgrep -f ^sglang::scheduler")
+    served.ssh("lab0", f"systemd-run --quiet --unit=throttle sh -c '{THROTTLE.format(scheduler)}'")
+    try:
+        begun = time.monotonic()
+        answer = document(served, "generate", "lab0", "word " * 7000, "--max-new-tokens", "1")
+        seconds = time.monotonic() - begun
+    finally:
+        served.ssh("lab0", f"systemctl stop throttle; kill -CONT {scheduler}", check=False)
     assert answer["prompt_tokens"] > 6000
+    assert seconds > 2 * WATCHDOG_S, "too short a prefill to tell a fed watchdog from a patient one"
     assert shown("InvocationID") == before
 
-    served.ssh("lab0", "kill -STOP $(pgrep -f ^sglang::scheduler)")
-    eventually(lambda: shown("InvocationID") != before, "systemd starts it anew", 4 * WATCHDOG_S)
+    served.ssh("lab0", f"kill -STOP {scheduler}")
+    eventually(lambda: shown("InvocationID") != before, "systemd starts it anew", 8 * WATCHDOG_S)
     words = served.ssh("lab0", f"journalctl -o cat UNIT=kdtree-lab0.service INVOCATION_ID={before}")
     assert f"Watchdog timeout (limit {WATCHDOG_S}s)!" in words
     eventually(lambda: shown("ActiveState") == "active", "it serves again", 120)

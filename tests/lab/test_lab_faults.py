@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kdops.errors import UsageError
+from kdops.lab.locking import locked
 
 if TYPE_CHECKING:
     from conftest import LabHandle
@@ -53,6 +55,16 @@ def test_a_cut_link_is_silent_while_the_host_goes_on(lab: LabHandle) -> None:
         lab.heal("lab1")
     assert refused.returncode == 255
     assert int(lab.ssh("lab1", "cat /run/beat; systemctl stop beat")) >= int(started) + 1
+
+
+def test_a_host_keeps_no_lock_of_the_command_that_switched_it_on(lab: LabHandle, tmp_path: Path) -> None:
+    """Whoever runs `flock FILE kdops lab on` must not find FILE locked for as long as the host is on."""
+    lab.kill("lab1")
+    with locked(tmp_path / "lock", None) as held:
+        assert held is not None
+        lab.on("lab1")
+    with locked(tmp_path / "lock", None) as again:
+        assert again is not None
 
 
 def test_a_reboot_from_inside_comes_back(lab: LabHandle) -> None:

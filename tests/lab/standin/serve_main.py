@@ -2,6 +2,7 @@
 
 $STANDIN says how it fails: die (while loading), hang (never ready), held (loads until
 /run/standin-go exists), wrong (serves with another page size than asked for), crash (dies once it is ready).
+Whatever it says, the load fails while /run/standin-broken exists.
 """
 
 import http.server
@@ -24,7 +25,7 @@ signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 print(f"stand-in starts as {mode or 'healthy'}", flush=True)
 tell("STATUS=phase=weights 0 s")
 
-if mode == "die":
+if mode == "die" or Path("/run/standin-broken").exists():
     print("RuntimeError: CUDA out of memory (stand-in)", flush=True)
     sys.exit(70)
 if mode == "hang":
@@ -33,6 +34,8 @@ while mode == "held" and not Path("/run/standin-go").exists():
     time.sleep(0.1)
 
 produced = requests = 0
+credentials = os.environ.get("CREDENTIALS_DIRECTORY")
+bearer = credentials and "Bearer " + Path(credentials, "api_key").read_text().strip()
 commit = 2 if options.get("speculative-algorithm") else 1
 
 
@@ -43,6 +46,8 @@ def server_info() -> dict[str, object]:
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
+        if self.refused():
+            return
         if self.path == "/server_info":
             self.answer(json.dumps(server_info()).encode())
         elif self.path == "/metrics":
@@ -54,6 +59,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         global produced, requests
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
+        if self.refused():
+            return
         if self.path != "/generate":
             self.answer(json.dumps({"tokens": [ord(c) for c in asked.get("prompt", "")]}).encode())
             return
@@ -65,6 +72,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         produced += tokens
         meta = {"completion_tokens": tokens, "cached_tokens": 0}
         self.answer(json.dumps({"text": " word" * tokens, "meta_info": meta}).encode())
+
+    def refused(self) -> bool:
+        """Without the key only the health paths are open, as in SGLang."""
+        refused = self.path not in ("/health", "/ping") and self.headers["Authorization"] != bearer
+        if bearer and refused:
+            self.send_error(401)
+        return bool(bearer) and refused
 
     def stream(self, asked: dict[str, Any]) -> None:
         """Send one event a step, `commit` tokens each, as SGLang does."""
