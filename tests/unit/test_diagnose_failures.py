@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kdops.diagnose.failure_class import Kind
 from kdops.diagnose.failures import CLASSES, classify
+from kdops.diagnose.needles import needles
 
 pytestmark = pytest.mark.unit
 
@@ -92,6 +93,17 @@ def test_an_engine_that_went_on_has_not_failed() -> None:
 def test_an_ending_is_named_only_without_a_cause() -> None:
     assert next(c for c in CLASSES if c.id == "process-killed").kind is Kind.END
     assert found("Main process exited, code=killed, status=9/KILL\nCUDA out of memory") == "oom"
+
+
+@given(st.sampled_from([p for one in CLASSES for p in one.patterns]).flatmap(st.from_regex))
+def test_the_cheap_test_never_hides_a_match(text: str) -> None:
+    everything = needles(pattern for one in CLASSES for pattern in one.patterns)
+    assert any(needle in text for needle in everything)
+
+
+def test_a_pattern_without_a_literal_part_is_refused() -> None:
+    with pytest.raises(ValueError, match="four characters"):
+        needles([r"[ab]+\d*x?"])
 
 
 @given(st.lists(st.text(max_size=300), max_size=20))

@@ -92,7 +92,7 @@ CLASSES = (
             r"EADDRINUSE",
             r"Port is already in use\.",
             r"port \d+ cannot be served: Address",
-            r"\w*port at \d+ is not available in",
+            r"port at \d+ is not available in",
         ),
     ),
     FailureClass(

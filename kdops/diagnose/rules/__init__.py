@@ -1,0 +1,1 @@
+"""One small pure function for each conclusion: evidence in, findings out, none for a healthy engine."""

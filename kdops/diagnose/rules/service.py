@@ -1,0 +1,96 @@
+"""Crashes, restarts and what changed."""
+
+from __future__ import annotations
+
+from kdops.diagnose.evidence import Evidence, Past
+from kdops.diagnose.failure_class import Kind
+from kdops.diagnose.finding import Confidence, Finding, Severity
+
+_BEFORE = 3
+_ALLOWED = {"AL": (0.9, None), "step time": (None, 1.15), "start-up time": (None, 1.5)}
+"""How far a new release may be outside the range that this host has shown: (below, above)."""
+
+
+def failed(e: Evidence) -> tuple[Finding, ...]:
+    """The failure that the journal shows, tied to the settings that changed."""
+    failure = e.journal.failure if e.journal else None
+    if failure is None or not failure.fatal:
+        return ()
+    one = failure.failure_class
+    changed = _changes(e)
+    return (
+        Finding(
+            one.id,
+            one.title,
+            Severity.WRONG,
+            Confidence.CERTAIN if one.kind is Kind.CAUSE else Confidence.POSSIBLE,
+            one.cause,
+            one.remedy.replace("HOST", e.host),
+            f"kdops rollback {e.host}" if changed else "",
+            (*failure.lines, *changed),
+        ),
+    )
+
+
+def restarted(e: Evidence) -> tuple[Finding, ...]:
+    """systemd restarted the service, or it is down, and no line says why."""
+    named = e.journal and e.journal.failure and e.journal.failure.fatal
+    if not e.unit or named or (not e.unit.restarts and e.unit.active != "failed"):
+        return ()
+    down = e.unit.active == "failed"
+    return (
+        Finding(
+            "unknown-failure",
+            "the service failed" if down else f"systemd restarted the service {e.unit.restarts} times",
+            Severity.WRONG if down else Severity.NOTE,
+            Confidence.CERTAIN,
+            "no known pattern matches the journal, so the reason is unknown",
+            f"read the journal, and attach kdops report {e.host} to an issue if it tells you nothing",
+            f"kdops logs {e.host} -n 500",
+            (f"unit {e.unit.active}, restarts: {e.unit.restarts}", *_changes(e)),
+        ),
+    )
+
+
+def outside_history(e: Evidence) -> tuple[Finding, ...]:
+    """A new release outside the host's own range."""
+    return tuple(finding for past in e.past if (finding := _outside(e, past)))
+
+
+def _outside(e: Evidence, past: Past) -> Finding | None:
+    below, above = _ALLOWED.get(past.quantity, (None, None))
+    if len(past.before) < _BEFORE:
+        return None
+    low, high = min(past.before), max(past.before)
+    if not (below and past.now < below * low) and not (above and past.now > above * high):
+        return None
+    gone = past.quantity == "AL" and past.now < 1.05
+    return Finding(
+        "outside-history",
+        f"{past.quantity} is outside this host's own range",
+        Severity.SLOW,
+        Confidence.CERTAIN,
+        "with this release every draft is rejected, which earlier releases on this host did not show: "
+        "answers stay right, speed falls"
+        if gone
+        else "the release does something that the earlier ones on this host did not",
+        f"go back until it is understood: kdops rollback {e.host}",
+        f"kdops ab {e.profile or 'linear'} autoregressive --host {e.host} --quick",
+        (
+            f"{past.quantity} {_number(past, past.now)}, before {_number(past, low)} to "
+            f"{_number(past, high)} in {len(past.before)} measurements",
+            *((f"release {past.release}, before it {past.previous}",) if past.previous else ()),
+            *_changes(e),
+        ),
+        ("the text: the same prompt sets are compared",) if past.quantity == "AL" else (),
+    )
+
+
+def _number(past: Past, value: float) -> str:
+    if past.quantity == "AL":
+        return f"{value:.2f}"
+    return f"{value * 1e3:.1f} ms" if past.quantity == "step time" else f"{value:.0f} s"
+
+
+def _changes(e: Evidence) -> tuple[str, ...]:
+    return tuple(f"differs from the last good release: {c.setting} {c.before} → {c.after}" for c in e.changes)
