@@ -6,7 +6,7 @@ import io
 import json
 import uuid
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,24 @@ def zipapp() -> bytes:
     return buffer.getvalue()
 
 
-def job(port: int, service: str, stages: tuple[Stage, ...], address: str = "127.0.0.1") -> bytes:
-    """Return the job file. The API key is read on the host and never travels."""
+def job(
+    port: int,
+    service: str,
+    stages: tuple[Stage, ...],
+    address: str = "127.0.0.1",
+    *,
+    key_file: str | None = None,
+    gpus: bool = True,
+) -> bytes:
+    """Return the job file. The API key is read where the client runs, on the host unless key_file says where.
+
+    gpus: sample the GPUs of that machine meanwhile.
+    """
     document = {
         "address": address,
         "port": port,
-        "key_file": f"/etc/kdops/credentials/{service}.api_key",
+        "key_file": key_file or f"/etc/kdops/credentials/{service}.api_key",
+        "gpus": gpus,
         "stages": [stage.document() for stage in stages],
     }
     return json.dumps(document).encode()
@@ -63,7 +75,7 @@ def run(connection: HostConnection, content: bytes) -> Iterator[Mapping[str, Any
         connection.run(["rm", "-rf", "--", folder])
 
 
-def parse(pieces: Iterator[bytes], host: str) -> Iterator[Mapping[str, Any]]:
+def parse(pieces: Iterable[bytes], host: str) -> Iterator[Mapping[str, Any]]:
     """Yield the documents in a stream of bytes. Raises KdopsError for a line that is none."""
     rest = b""
     for piece in pieces:

@@ -74,6 +74,7 @@ def analyse(
     """Return the leg of `samples`. Whatever an engine may answer never raises: it becomes a finding."""
     where = f"{arm}, leg {position + 1}" if position >= 0 else f"{arm}, reference"
     findings = [*_client(evidence, where), *_foreign(evidence, where), *_journal(evidence, where)]
+    findings += _told(evidence)
     good: dict[str, list[_Pair]] = {}
     for sample in samples:
         problems, accepted = _problems(sample, speculates)
@@ -194,6 +195,18 @@ def _together(
             said = f"{name}: it started requests {worst * 1e3:.0f} ms late"
             findings.append(Finding("the load client could not keep up", said, where, fatal=False))
     return tuple(found), findings
+
+
+def _told(evidence: Mapping[str, Any]) -> list[Finding]:
+    """Return what a reader must know of how the leg was measured; the same in every leg."""
+    found = []
+    if trip := evidence.get("round_trip"):
+        said = f"the client ran through an OpenSSH forward; an empty request took {trip * 1e3:.1f} ms"
+        found.append(Finding("latencies hold the way to the host", said, fatal=False))
+    if evidence.get("end_tokens", ()) is None:
+        said = "the model's folder names no end token, so text after a natural end counts too"
+        found.append(Finding("where texts end is not known", said, fatal=False))
+    return found
 
 
 def _journal(evidence: Mapping[str, Any], where: str) -> list[Finding]:

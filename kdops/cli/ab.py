@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from kdops import paths
+from kdops.cli.ab_bar import watching
+from kdops.cli.ab_runs import finish, list_runs, show, show_both
 from kdops.cli.config import HOST, INVENTORY, JSON, load
-from kdops.cli.output import columns, emit, emit_json, say
+from kdops.cli.output import say
 from kdops.errors import ExitCode, KdopsError, UsageError
-from kdops.text import printable
 
 if TYPE_CHECKING:
-    from kdops.bench.results import RunResult
-    from kdops.bench.run import Job
+    from kdops.bench.job import Job
     from kdops.bench.workloads import Suite
     from kdops.deploy.client import Options
     from kdops.fleet import Host
@@ -40,6 +39,13 @@ SEED = typer.Option(None, "--seed", help="Seed of the order; drawn and recorded 
 PROMPTS = typer.Option(
     None, "--prompts", help="Your prompts instead: JSONL, OpenAI batch, ShareGPT; repeatable."
 )
+LEVELS = typer.Option("4", "--concurrency", metavar="N,N…", help="Streams at once, beside one at a time.")
+ARRIVALS = typer.Option(
+    None, "--arrivals", metavar="R", help="Also R requests a second, whatever the engine still has to do."
+)
+CLIENT = typer.Option(
+    "host", "--client", metavar="host|ssh", help="Where the load client runs: there, or here through ssh."
+)
 YES = typer.Option(False, "--yes", help="Do not ask before taking the host for the run.")
 _VERBS = {"list": 0, "show": 1, "resume": 1, "compare": 2}
 
@@ -58,6 +64,9 @@ def ab(
     legs: int = LEGS,
     seed: int | None = SEED,
     prompts: list[Path] | None = PROMPTS,
+    levels: str = LEVELS,
+    arrivals: float | None = ARRIVALS,
+    client: str = CLIENT,
     yes: bool = YES,
     inventory: Path | None = INVENTORY,
     as_json: bool = JSON,
@@ -66,7 +75,7 @@ def ab(
 
     Exit code 9: no verdict; 10: not lossless.
     """
-    from kdops.bench import arms, run
+    from kdops.bench import arms, job, run
     from kdops.store import Store
 
     store = Store()
@@ -75,21 +84,26 @@ def ab(
         return
     host = _host(inventory, name)
     chosen = arms.parse(words, settings or [])
-    job = run.prepare(host, chosen, _suite(prompts, quick), quick=quick, legs=legs, seed=seed)
-    say(run.cost(job, _loads(host)))
+    suite = _suite(prompts, quick, _levels(levels), arrivals)
+    plan = job.prepare(host, chosen, suite, quick=quick, legs=legs, seed=seed, client=_where(client))
+    say(job.cost(plan, _loads(host)))
     _ask(host, yes)
-    _go(job, run.begin(job, store), store, as_json)
+    _go(plan, run.begin(plan, store), store, as_json)
 
 
 def bench(
     name: str = HOST,
     prompts: list[Path] | None = PROMPTS,
+    levels: str = LEVELS,
+    arrivals: float | None = ARRIVALS,
+    client: str = CLIENT,
     quick: bool = QUICK,
     inventory: Path | None = INVENTORY,
     as_json: bool = JSON,
 ) -> None:
     """Run the suite once on what serves now; nothing is deployed."""
-    from kdops.bench import run
+    from kdops.bench import job, run
+    from kdops.bench.measure import measure
     from kdops.host import HostConnection, probe
     from kdops.store import Store
 
@@ -104,10 +118,11 @@ def bench(
             code=ExitCode.REFUSED,
         )
     store = Store()
-    job = run.single(host, seen.profile, _suite(prompts, quick))
-    id_ = run.begin(job, store)
-    run.measure(job, id_, 0, 0, store, say)
-    _finish(id_, store, as_json)
+    suite = _suite(prompts, quick, _levels(levels), arrivals)
+    plan = job.single(host, seen.profile, suite, client=_where(client))
+    id_ = run.begin(plan, store)
+    measure(plan, id_, 0, 0, store, say)
+    finish(id_, store, as_json)
 
 
 def _host(inventory: Path | None, name: str | None) -> Host:
@@ -123,11 +138,36 @@ def _host(inventory: Path | None, name: str | None) -> Host:
     return fleet.hosts[0]
 
 
-def _suite(prompts: list[Path] | None, quick: bool) -> Callable[[int], Suite]:
+def _suite(
+    prompts: list[Path] | None, quick: bool, levels: Sequence[int], rate: float | None
+) -> Callable[[int], Suite]:
     from kdops.bench import workloads
 
     sets = tuple(workloads.read(path) for path in prompts or ()) or workloads.built_in()
-    return lambda length: workloads.make(sets, quick=quick, context_length=length)
+    return lambda length: workloads.make(sets, quick=quick, context_length=length, levels=levels, rate=rate)
+
+
+def _levels(text: str) -> list[int]:
+    try:
+        return [int(word) for word in text.split(",") if word.strip()]
+    except ValueError:
+        raise UsageError(
+            f"--concurrency {text!r} cannot be read",
+            cause="it must be whole numbers with commas",
+            remedy="for example --concurrency 1,4,16",
+        ) from None
+
+
+def _where(client: str) -> str:
+    from kdops.bench.job import ON_HOST, THROUGH_SSH
+
+    if client not in (ON_HOST, THROUGH_SSH):
+        raise UsageError(
+            f"--client {client!r} is unknown",
+            cause=f"the load client runs on the {ON_HOST}, or here through {THROUGH_SSH}",
+            remedy=f"--client {ON_HOST} measures without the network",
+        )
+    return client
 
 
 def _loads(host: Host) -> list[float]:
@@ -164,49 +204,9 @@ def _go(job: Job, id_: str, store: Store, as_json: bool) -> None:
     from kdops.bench import run
 
     say(f"run {id_}")
-    run.execute(job, id_, store, _options(job.host, job, id_), say)
-    _finish(id_, store, as_json)
-
-
-def _finish(id_: str, store: Store, as_json: bool) -> None:
-    result = _result(id_, store)
-    store.set_state(id_, "done", _floor_of(result))
-    _show(result, as_json)
-
-
-def _result(id_: str, store: Store) -> RunResult:
-    from kdops.bench import run
-
-    stored = store.run(id_)
-    return run.result(stored, store, _floor(stored.host, stored.id, store))
-
-
-def _floor_of(result: RunResult) -> dict[str, Any]:
-    """Return what later runs need of this one: an A/A run's noise as a log ratio."""
-    from kdops.bench.floor import noise
-
-    return {"noise": noise(result)}
-
-
-def _floor(host: str, but: str, store: Store) -> float:
-    """Return the noise of the newest A/A run on the host, 0 when there was none."""
-    found = (run.result["noise"] for run in store.runs(host) if run.id != but and run.result)
-    return next((float(value) for value in found if value is not None), 0.0)
-
-
-def _show(result: RunResult, as_json: bool) -> None:
-    from kdops.report import terminal
-    from kdops.report.document import document, write
-
-    page = write(result, paths.state() / "reports" / result.run)
-    if as_json:
-        emit_json(document(result))
-    else:
-        for line in (*columns(terminal.rows(result)), *terminal.verdicts(result)):
-            emit(printable(line))
-        emit(f"report: {page}")
-    if result.exit_code:
-        raise typer.Exit(result.exit_code)
+    with watching() as (note, progress):
+        run.execute(job, id_, store, _options(job.host, job, id_), note, progress)
+    finish(id_, store, as_json)
 
 
 def _verb(
@@ -220,57 +220,19 @@ def _verb(
             remedy="kdops ab list names them",
         )
     if verb == "list":
-        _list(store, as_json)
+        list_runs(store, as_json)
     elif verb == "show":
-        _show(_result(rest[0], store), as_json)
+        show(rest[0], store, as_json)
     elif verb == "compare":
-        _compare(_result(rest[0], store), _result(rest[1], store))
+        show_both(rest[0], rest[1], store)
     else:
         _resume(rest[0], store, inventory, prompts, as_json)
-
-
-def _list(store: Store, as_json: bool) -> None:
-    runs = store.runs()
-    if as_json:
-        emit_json(
-            [
-                {"run": r.id, "host": r.host, "created": r.created, "state": r.state, "plan": r.plan}
-                for r in runs
-            ]
-        )
-        return
-    rows = [("RUN", "HOST", "STATE", "LEGS", "ARMS")]
-    for one in runs:
-        arms = " ".join(arm["name"] for arm in one.plan["arms"])
-        rows.append((one.id, one.host, one.state, f"{len(store.legs(one.id))}", arms))
-    emit("\n".join(columns(rows)))
-
-
-def _compare(first: RunResult, second: RunResult) -> None:
-    """Show two runs side by side, without a verdict: their legs were not drawn in one order."""
-    rows = [("SET", "ARM", first.run, second.run, "RATIO")]
-    for arm in first.arms:
-        other = next((one for one in second.arms if one.name == arm.name), None)
-        for name, rate in arm.per_set.items():
-            if other and name in other.per_set:
-                a, b = rate.tokens_per_second, other.per_set[name].tokens_per_second
-                rows.append((name, arm.name, f"{a:.1f}", f"{b:.1f}", f"{b / a:.3f}"))
-    if len(rows) == 1:
-        raise UsageError(
-            "these runs share no arm and prompt set",
-            cause=f"{first.run}, {second.run}",
-            remedy="kdops ab list",
-        )
-    if first.plan["workload"] != second.plan["workload"]:
-        say("warning: the workloads differ; the numbers are not comparable")
-    emit("\n".join(columns(rows)))
-    say("no verdict: a comparison needs legs of one run, in an order drawn for it")
 
 
 def _resume(
     id_: str, store: Store, inventory: Path | None, prompts: list[Path] | None, as_json: bool
 ) -> None:
-    from kdops.bench import run
+    from kdops.bench import job
     from kdops.bench.arms import Arm
 
     stored = store.run(id_)
@@ -278,14 +240,15 @@ def _resume(
     host = load(inventory or Path(plan["inventory"])).one(stored.host)
     chosen = [Arm(arm["name"], arm["profile"], arm["overrides"]) for arm in plan["arms"]]
     legs = len(plan["order"]) // len(chosen)
-    job = run.prepare(
-        host, chosen, _suite(prompts, plan["quick"]), quick=plan["quick"], legs=legs, seed=plan["seed"]
-    )
-    if job.plan != plan:
-        changed = ", ".join(key for key in plan if job.plan.get(key) != plan[key])
+    quick = bool(plan["quick"])
+    suite = _suite(prompts, quick, plan.get("levels", ()), plan.get("rate"))
+    client = plan.get("client", job.ON_HOST)
+    made = job.prepare(host, chosen, suite, quick=quick, legs=legs, seed=plan["seed"], client=client)
+    if made.plan != plan:
+        changed = ", ".join(key for key in made.plan if plan.get(key) != made.plan[key])
         raise UsageError(
             f"run {stored.id} cannot go on",
             cause=f"since then these changed: {changed}",
             remedy="give the same --prompts, or start a new run: two configurations are no one run",
         )
-    _go(job, stored.id, store, as_json)
+    _go(made, stored.id, store, as_json)

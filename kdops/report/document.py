@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kdops.bench.records import RequestRecord
 from kdops.bench.results import RunResult
 from kdops.errors import KdopsError
+from kdops.report import exports
 from kdops.report.html import page
 
 SCHEMA = 1
@@ -19,12 +22,21 @@ def document(result: RunResult) -> dict[str, Any]:
     return {"schema": SCHEMA, "valid": result.valid, **dataclasses.asdict(result)}
 
 
-def write(result: RunResult, folder: Path) -> Path:
-    """Write report.json and report.html to `folder`; returns the page's path. Raises KdopsError."""
+def write(result: RunResult, records: Sequence[RequestRecord], folder: Path) -> Path:
+    """Write the report to `folder`: a page, JSON, OpenMetrics, AIPerf's records. Returns the page's path.
+
+    Raises KdopsError when it cannot be written.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(document(result), indent=1, allow_nan=False)
-        for name, content in (("report.json", text), ("report.html", page(result))):
+        files = {
+            "report.json": text,
+            "report.html": page(result),
+            "openmetrics.txt": exports.openmetrics(result),
+            "aiperf.jsonl": exports.aiperf(result, records),
+        }
+        for name, content in files.items():
             temporary = folder / f".{name}.new"
             temporary.write_text(content, encoding="utf-8")
             temporary.replace(folder / name)

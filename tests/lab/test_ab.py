@@ -16,6 +16,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.lab
 QUICK = ("ab", "linear", "ddtree", "--host", "lab0", "--quick", "--seed", "1")
 
+FAKE_NVIDIA_SMI = """#!/bin/sh
+case "$*" in
+*compute-apps*) cat /run/fake-compute-apps 2>/dev/null ;;
+*) while :; do
+    echo '0, 1755, 1980, 604.92, 700.00, 51, 94, 1101, 0x0000000000000004'
+    case "$*" in *'-l 1'*) sleep 1 ;; *) exit ;; esac
+  done ;;
+esac
+"""
+
 
 @pytest.fixture(scope="module")
 def kdops(lab: LabHandle, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployer]:
@@ -45,6 +55,15 @@ def old(kdops: Deployer) -> str:
     found = kdops.serves()
     assert found.startswith("linear-")
     return found
+
+
+@pytest.fixture
+def fake_nvidia_smi(kdops: Deployer) -> Iterator[None]:
+    """A program of that name on lab0 that replays what nvidia-smi wrote on an H200 under its power cap."""
+    kdops.lab.ssh("lab0", f"cat >/usr/local/bin/nvidia-smi <<'END'\n{FAKE_NVIDIA_SMI}END")
+    kdops.lab.ssh("lab0", "chmod +x /usr/local/bin/nvidia-smi")
+    yield
+    kdops.lab.ssh("lab0", "rm -f /usr/local/bin/nvidia-smi /run/fake-compute-apps")
 
 
 def runs(kdops: Deployer) -> list[dict[str, Any]]:
@@ -133,6 +152,54 @@ def test_bench_measures_what_serves_and_deploys_nothing(kdops: Deployer, old: st
     assert code == 0, said
     assert "long-context" in out and "2.00" in out and "CHECK FAILED" not in out
     assert kdops.property("InvocationID") == invocation and kdops.serves() == old
+
+
+def test_bench_through_an_openssh_forward_is_labelled_and_takes_levels_and_arrivals(
+    kdops: Deployer, old: str, state: Path
+) -> None:
+    code, out, said = kdops.run(
+        "bench", "lab0", "--quick", "--client", "ssh", "--concurrency", "2,6", "--arrivals", "4"
+    )
+    assert code == 0, said
+    assert "note: latencies hold the way to the host: the client ran through an OpenSSH forward" in out
+    assert "CHECK FAILED" not in out
+    (one,) = runs(kdops)
+    folder = state / "reports" / one["run"]
+    (arm,) = json.loads((folder / "report.json").read_text())["arms"]
+    assert [(each["level"], each["rate"]) for each in arm["together"]] == [(2, None), (6, None), (0, 4.0)]
+    assert arm["together"][1]["tokens_per_second"] > arm["together"][0]["tokens_per_second"]
+    first = json.loads((folder / "aiperf.jsonl").read_text().splitlines()[0])
+    assert first["spec_decode_acceptance"]["mean_acceptance_length"] == pytest.approx(2.0)
+    assert 'kdops_ab_acceptance_length{arm="linear"' in (folder / "openmetrics.txt").read_text()
+
+
+def test_gpus_are_sampled_and_lines_that_the_journal_dropped_are_found(
+    kdops: Deployer, old: str, fake_nvidia_smi: None, state: Path
+) -> None:
+    process = kdops.start("bench", "lab0", "--quick")
+    process.until("  prose measured")
+    # journald's own words when it drops lines (systemd's sd-messages.h), through its own socket
+    entry = f"MESSAGE_ID=a596d6fe7bfa4994828e72309e95d61e\\nMESSAGE=Suppressed 9 messages from {UNIT}\\n"
+    kdops.lab.ssh("lab0", f"printf '{entry}' | logger --journald")
+    code, said = process.end()
+    assert code == 9, said
+    (one,) = runs(kdops)
+    report = json.loads((state / "reports" / one["run"] / "report.json").read_text())
+    assert report["leg_gpus"][0]["sm_clock"] == 1755 and report["leg_gpus"][0]["reasons"] == ["power cap"]
+    (finding,) = [each for each in report["findings"] if each["fatal"]]
+    assert (
+        finding["title"] == "the journal dropped lines of the engine" and "9 messages" in finding["evidence"]
+    )
+
+
+def test_foreign_work_on_the_gpus_refuses_the_leg(kdops: Deployer, old: str, fake_nvidia_smi: None) -> None:
+    kdops.lab.ssh("lab0", "echo '1, 20480, trainer' >/run/fake-compute-apps")
+    invocation = kdops.property("InvocationID")
+    code, _, said = kdops.run(*QUICK)
+    assert code == 5, said
+    assert "the GPUs are not free" in said and "process 1 (trainer, 20480 MiB)" in said
+    assert kdops.property("InvocationID") == invocation and kdops.serves() == old
+    assert runs(kdops)[0]["state"] == "failed"
 
 
 @pytest.mark.matrix

@@ -56,6 +56,8 @@ class Replay:
                 accepted = self.tokens - 1
                 meta |= {"spec_verify_ct": steps, "spec_correct_drafts_histogram": [0] * accepted + [steps]}
                 meta |= {"spec_num_correct_drafts": steps * accepted}
+            if body.get("return_logprob") and body.get("top_logprobs_num") == 2:
+                meta |= {"output_top_logprobs": [[[-0.5, 7, None], [-0.75, 8, None]]] * done}
             if body["text" if "text" in body else "input_ids"] == "bare":
                 meta = {}
             event = {"text": "x" * done, "output_ids": list(range(done)), "meta_info": meta}

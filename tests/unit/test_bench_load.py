@@ -60,7 +60,7 @@ def test_a_request_is_timed_on_one_clock(tmp_path: Path, replay: Any) -> None:
     (sample,) = samples(told)
     assert sample["meta"]["completion_tokens"] == 101 and sample["first_tokens"] == 1
     assert sample["meta"]["spec_verify_ct"] == 25
-    assert len(sample["gaps"]) == 25
+    assert len(sample["gaps"]) == 25 and sample["counts"] == [1 + 4 * i for i in range(26)]
     assert sample["decode_seconds"] == pytest.approx(0.25, abs=0.04)
     assert sample["seconds"] == pytest.approx(sample["ttft"] + sample["decode_seconds"], abs=1e-6)
     assert sample["output_ids"] == list(range(101))
@@ -91,6 +91,25 @@ def test_64_streams_at_once(tmp_path: Path, replay: Any) -> None:
     assert all(one["meta"]["completion_tokens"] == 41 for one in found)
     # one after another they would take 64 × 0.5 s
     assert told[-1]["end"]["wall_seconds"] < 5
+
+
+def test_open_loop_requests_start_at_their_own_times(tmp_path: Path, replay: Any) -> None:
+    requests = tuple(Request(f"open/{i}", "hello", 41) for i in range(8))
+    starts = tuple(0.05 * i for i in range(8))
+    told = client(tmp_path, replay(0.05, 4), Stage("open-loop-20", requests, 8, starts))
+    found = sorted(samples(told), key=lambda one: one["began"])
+    assert [one["key"] for one in found] == [f"open/{i}" for i in range(8)]
+    # Each takes 0.5 s: nobody waited for the one before.
+    assert found[-1]["began"] - found[0]["began"] == pytest.approx(0.35, abs=0.1)
+    assert all(0 <= one["late"] < 0.05 for one in found)
+
+
+def test_margins_are_of_the_best_token_above_the_second(tmp_path: Path, replay: Any) -> None:
+    asked = Request("prose/0", "hello", 5, margins=True)
+    (sample,) = samples(client(tmp_path, replay(0.0, 4), Stage("prose", (asked,))))
+    assert sample["margins"] == [0.25] * 5
+    (plain,) = samples(client(tmp_path, replay(0.0, 4), Stage("prose", (ONE,))))
+    assert "margins" not in plain
 
 
 def test_a_prompt_is_padded_to_the_token(tmp_path: Path, replay: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdops.bench.workloads import PromptSet, built_in, make, read
+from kdops.bench.workloads import PromptSet, built_in, make, read, reference
 from kdops.errors import KdopsError, UsageError
 
 pytestmark = pytest.mark.unit
@@ -92,3 +92,34 @@ def test_sets_that_do_not_fit_are_refused() -> None:
     ):
         with pytest.raises(UsageError):
             make(sets, quick=False, context_length=length)
+
+
+def test_levels_and_arrivals_become_stages_of_their_own() -> None:
+    suite = make(built_in(), quick=True, levels=(16, 4, 4), rate=0.4)
+    stages = {stage.name: stage for stage in suite.stages}
+    assert [stages[f"concurrent-{n}"].concurrency for n in (4, 16)] == [4, 16]
+    arrivals = stages["open-loop-0.4"]
+    assert len(arrivals.starts) == len(arrivals.requests) == 2
+    assert arrivals.starts[0] == 0 and list(arrivals.starts) == sorted(arrivals.starts)
+    again = make(built_in(), quick=True, levels=(4, 16), rate=0.4)
+    assert suite.digest == again.digest, "arrivals are the same in every leg and run"
+    assert make(built_in(), quick=True, levels=()).stages[-1].name == "context"
+
+
+@pytest.mark.parametrize(
+    ("levels", "rate"),
+    [((0,), None), ((513,), None), ((4,), 0.0), ((4,), -1.0), ((4,), 1e9), ((4,), float("nan"))],
+)
+def test_streams_and_arrivals_that_cannot_be(levels: tuple[int, ...], rate: float | None) -> None:
+    with pytest.raises(UsageError):
+        make(built_in(), quick=True, levels=levels, rate=rate)
+
+
+def test_the_reference_asks_for_margins_outside_fp32_only() -> None:
+    suite = make(built_in(), quick=True)
+    assert [stage.name for stage in reference(suite, margins=False)] == list(suite.sets)
+    stages = reference(suite, margins=True)
+    assert [stage.name for stage in stages] == [*suite.sets, "again-4", "again-16"]
+    assert all(request.margins for stage in stages[:5] for request in stage.requests)
+    assert not any(request.margins for stage in stages[5:] for request in stage.requests)
+    assert stages[5].requests[0].key == "again-4/repetitive/0" and stages[5].concurrency == 4

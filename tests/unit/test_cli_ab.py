@@ -39,6 +39,10 @@ def call(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
         (("ab", "linear", "nosuch", "--host", "one"), "nosuch"),
         (("ab", "linear", "linear", "--host", "one", "--set", "x"), "cannot be read"),
         (("ab", "linear", "linear", "--host", "one", "--prompts", "/dev/null"), "is no prompt set"),
+        (("ab", "linear", "linear", "--host", "one", "--concurrency", "4,x"), "cannot be read"),
+        (("ab", "linear", "linear", "--host", "one", "--concurrency", "0"), "0 streams at once"),
+        (("ab", "linear", "linear", "--host", "one", "--arrivals", "nan"), "nan requests a second"),
+        (("ab", "linear", "linear", "--host", "one", "--client", "moon"), "'moon' is unknown"),
     ],
 )
 def test_a_wrong_measurement_is_refused(

@@ -151,7 +151,7 @@ def main(argv: list[str]) -> int:
     key = Path(job["key_file"])
     endpoint = Endpoint(job["address"], job["port"], key.read_text().strip() if key.is_file() else "")
     punctuality = Punctuality()
-    gpus = GpuWatch()
+    gpus = GpuWatch() if job["gpus"] else None
     wall, cpu = time.perf_counter(), time.process_time()
     try:
         for stage in job["stages"]:
@@ -160,7 +160,7 @@ def main(argv: list[str]) -> int:
         tell({"failed": f"{error}"[:500]})
         return 1
     finally:
-        seen = gpus.end()
+        seen = gpus.end() if gpus else None
     cost = {"cpu_seconds": time.process_time() - cpu, "wall_seconds": time.perf_counter() - wall}
     tell({"end": {**cost, "late_seconds": punctuality.end(), "gpus": seen}})
     return 0

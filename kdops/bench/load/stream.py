@@ -58,8 +58,8 @@ def stream(endpoint: Endpoint, body: Mapping[str, Any]) -> dict[str, Any]:
 
     Seconds: ttft (to the first token), seconds (to the last), decode_seconds (first to last token; with
     first_tokens and completion_tokens the two points that cancel prefill), gaps (between arrivals).
-    counts: completion tokens at each arrival, null where an event did not say. margins, if asked for: log
-    probability of the best token above the second, for each output token.
+    began: seconds since the epoch. counts: completion tokens at each arrival, null where an event did not
+    say. margins, if asked for: log probability of the best token above the second, for each output token.
     """
     connection = endpoint.connect()
     payload = json.dumps({**body, "stream": True}).encode()
@@ -99,6 +99,7 @@ def _sample(started: float, arrivals: list[float], counts: list[int | None], las
     meta = told.get("meta_info")
     ids = told.get("output_ids")
     return {
+        "began": round(time.time() - (time.perf_counter() - started), 3),
         "ttft": arrivals[0] - started,
         "seconds": arrivals[-1] - started,
         "decode_seconds": arrivals[-1] - arrivals[0],

@@ -21,7 +21,7 @@ LEVEL = "concurrent-"
 """Stages that keep N requests running have this before N."""
 OPEN_LOOP = "open-loop-"
 """The stage whose requests arrive by themselves, R a second, has this before R."""
-_OPEN_LOOP_S = 20.0
+_OPEN_LOOP_S, _QUICK_OPEN_LOOP_S = 30.0, 5.0
 _ARRIVAL_SEED = 1
 _MOST_ARRIVALS = 2000
 _MOST_STREAMS = 512
@@ -70,11 +70,16 @@ class Stage:
 
 @dataclass(frozen=True)
 class Suite:
-    """All stages of a leg. sets: the names of the prompt sets, whose mean is the primary endpoint."""
+    """All stages of a leg. sets: the names of the prompt sets, whose mean is the primary endpoint.
+
+    levels, rate: as given to `make`.
+    """
 
     warmup: Stage
     stages: tuple[Stage, ...]
     sets: tuple[str, ...]
+    levels: tuple[int, ...] = ()
+    rate: float | None = None
 
     @property
     def digest(self) -> str:
@@ -85,7 +90,12 @@ class Suite:
     @property
     def tokens(self) -> int:
         """Output tokens of one leg."""
-        return sum(request.tokens for stage in self.stages for request in stage.requests)
+        return count(self.stages)
+
+
+def count(stages: Sequence[Stage]) -> int:
+    """Return the output tokens of `stages`."""
+    return sum(request.tokens for stage in stages for request in stage.requests)
 
 
 def make(
@@ -102,6 +112,7 @@ def make(
     Raises UsageError for a set without a prompt or one that does not fit the context.
     """
     tokens, per_set, long = (48, 1, 192) if quick else (128, 4, 1536)
+    levels = tuple(sorted(set(levels)))
     names = [one.name for one in sets]
     if not names or len(set(names)) != len(names) or any(map(_reserved, names)):
         raise UsageError(
@@ -119,9 +130,9 @@ def make(
     texts = [stage.requests[0].text for stage in stages[: len(sets)]]
     stages += [_level(level, texts, tokens // 2) for level in levels]
     if rate is not None:
-        stages.append(_open_loop(rate, texts, tokens // 2))
+        stages.append(_open_loop(rate, _QUICK_OPEN_LOOP_S if quick else _OPEN_LOOP_S, texts, tokens // 2))
     warm = tuple(Request(f"warm-up/{i}", "Before the first race the track is swept.", 32) for i in range(2))
-    return Suite(Stage("warm-up", warm), tuple(stages), tuple(names))
+    return Suite(Stage("warm-up", warm), tuple(stages), tuple(names), levels, rate)
 
 
 def _reserved(name: str) -> bool:
@@ -143,15 +154,15 @@ def _level(level: int, texts: Sequence[str], tokens: int) -> Stage:
     return Stage(name, _many(name, 2 * level, texts, tokens), level)
 
 
-def _open_loop(rate: float, texts: Sequence[str], tokens: int) -> Stage:
+def _open_loop(rate: float, seconds: float, texts: Sequence[str], tokens: int) -> Stage:
     """Requests that arrive as a Poisson process with a fixed seed, whatever the engine still has to do."""
-    if not 0 < rate * _OPEN_LOOP_S <= _MOST_ARRIVALS:
+    if not 0 < rate * seconds <= _MOST_ARRIVALS:
         raise UsageError(
             f"{rate:g} requests a second",
-            cause=f"more than 0 and at most {_MOST_ARRIVALS / _OPEN_LOOP_S:g} are possible",
+            cause=f"more than 0 and at most {_MOST_ARRIVALS / seconds:g} are possible",
             remedy="for example --arrivals 0.5",
         )
-    source, number = random.Random(_ARRIVAL_SEED), max(2, round(rate * _OPEN_LOOP_S))
+    source, number = random.Random(_ARRIVAL_SEED), max(2, round(rate * seconds))
     gaps = [0.0, *(source.expovariate(rate) for _ in range(number - 1))]
     name = f"{OPEN_LOOP}{rate:g}"
     starts = tuple(round(start, 6) for start in itertools.accumulate(gaps))

@@ -1,0 +1,104 @@
+"""What was measured: shown, listed, two runs side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from kdops import paths
+from kdops.cli.output import columns, emit, emit_json, say
+from kdops.errors import UsageError
+from kdops.text import printable
+
+if TYPE_CHECKING:
+    from kdops.bench.results import RunResult
+    from kdops.store import Store
+
+
+def finish(id_: str, store: Store, as_json: bool) -> None:
+    """Analyse a complete run, keep what later runs need of it, and show it."""
+    result = _result(id_, store)
+    store.set_state(id_, "done", _floor_of(result))
+    _show(result, store, as_json)
+
+
+def _result(id_: str, store: Store) -> RunResult:
+    from kdops.bench import run
+
+    stored = store.run(id_)
+    return run.result(stored, store, _floor(stored.host, stored.id, store))
+
+
+def _floor_of(result: RunResult) -> dict[str, Any]:
+    """Return what later runs need of this one: an A/A run's noise as a log ratio."""
+    from kdops.bench.floor import noise
+
+    return {"noise": noise(result)}
+
+
+def _floor(host: str, but: str, store: Store) -> float:
+    """Return the noise of the newest A/A run on the host, 0 when there was none."""
+    found = (run.result["noise"] for run in store.runs(host) if run.id != but and run.result)
+    return next((float(value) for value in found if value is not None), 0.0)
+
+
+def show(id_: str, store: Store, as_json: bool) -> None:
+    """Show a measured run. Ends with its exit code."""
+    _show(_result(id_, store), store, as_json)
+
+
+def _show(result: RunResult, store: Store, as_json: bool) -> None:
+    from kdops.bench.records import records
+    from kdops.report import terminal
+    from kdops.report.document import document, write
+
+    page = write(result, records(store.run(result.run), store), paths.state() / "reports" / result.run)
+    if as_json:
+        emit_json(document(result))
+    else:
+        for line in (*columns(terminal.rows(result)), *terminal.verdicts(result)):
+            emit(printable(line))
+        emit(f"report: {page}")
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
+
+
+def list_runs(store: Store, as_json: bool) -> None:
+    """List what was measured, newest first."""
+    runs = store.runs()
+    if as_json:
+        emit_json(
+            [
+                {"run": r.id, "host": r.host, "created": r.created, "state": r.state, "plan": r.plan}
+                for r in runs
+            ]
+        )
+        return
+    rows = [("RUN", "HOST", "STATE", "LEGS", "ARMS")]
+    for one in runs:
+        arms = " ".join(arm["name"] for arm in one.plan["arms"])
+        rows.append((one.id, one.host, one.state, f"{len(store.legs(one.id))}", arms))
+    emit("\n".join(columns(rows)))
+
+
+def show_both(one: str, another: str, store: Store) -> None:
+    """Show two runs side by side, without a verdict: their legs were not drawn in one order."""
+    first, second = _result(one, store), _result(another, store)
+    rows = [("SET", "ARM", first.run, second.run, "RATIO")]
+    for arm in first.arms:
+        other = next((one for one in second.arms if one.name == arm.name), None)
+        for name, rate in arm.per_set.items():
+            if other and name in other.per_set:
+                a, b = rate.tokens_per_second, other.per_set[name].tokens_per_second
+                rows.append((name, arm.name, f"{a:.1f}", f"{b:.1f}", f"{b / a:.3f}"))
+    if len(rows) == 1:
+        raise UsageError(
+            "these runs share no arm and prompt set",
+            cause=f"{first.run}, {second.run}",
+            remedy="kdops ab list",
+        )
+    if first.plan["workload"] != second.plan["workload"]:
+        say("warning: the workloads differ; the numbers are not comparable")
+    emit("\n".join(columns(rows)))
+    say("no verdict: a comparison needs legs of one run, in an order drawn for it")

@@ -1,0 +1,58 @@
+"""How a run ends in the store; what it does on a host is replaced (tests/lab/test_ab.py does it for real)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kdops.bench import run
+from kdops.errors import ExitCode, KdopsError
+from kdops.store import Store
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = Store(tmp_path / "m.sqlite")
+    made.open_run("r1", "one", "2026-01-01T00:00:00+00:00", {})
+    return made
+
+
+def end(monkeypatch: pytest.MonkeyPatch, store: Store, code: ExitCode) -> KdopsError:
+    """Execute one leg whose restore fails with `code`."""
+
+    @contextlib.contextmanager
+    def trial(*_: Any) -> Iterator[Any]:
+        yield SimpleNamespace(serve=lambda bundle: None)
+        raise KdopsError("not seen to serve", cause="because", remedy="look there", code=code)
+
+    monkeypatch.setattr(run, "Trial", trial)
+    monkeypatch.setattr(run, "HostConnection", lambda host: contextlib.nullcontext())
+    monkeypatch.setattr(run.host_checks, "require_free_gpus", lambda *_: None)
+    monkeypatch.setattr(run, "measure", lambda *_: None)
+    bundle = SimpleNamespace(unit="u")
+    job: Any = SimpleNamespace(
+        positions=[(0, 0)], bundles=[bundle], host=None, tokens={0: 10}, name=lambda position: "linear"
+    )
+    with pytest.raises(KdopsError) as ended:
+        run.execute(job, "r1", store, None, lambda line: None)  # type: ignore[arg-type]
+    return ended.value
+
+
+def test_ctrl_c_in_the_last_restore_is_an_interrupted_run(
+    monkeypatch: pytest.MonkeyPatch, store: Store
+) -> None:
+    error = end(monkeypatch, store, ExitCode.INTERRUPTED)
+    assert store.run("r1").state == "interrupted" and error.code == ExitCode.INTERRUPTED
+    assert error.remedy == "look there; then go on with: kdops ab resume r1"
+
+
+def test_a_restore_that_fails_is_a_failed_run(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
+    assert end(monkeypatch, store, ExitCode.ROLLBACK_FAILED).code == ExitCode.ROLLBACK_FAILED
+    assert store.run("r1").state == "failed"
