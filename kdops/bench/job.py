@@ -10,6 +10,7 @@ from typing import Any
 from kdops.bench import byte_floor
 from kdops.bench.arms import REFERENCE, Arm
 from kdops.bench.orders import MOST_LEGS, draw
+from kdops.bench.statistics import ALPHA, EQUIVALENCE_LEGS
 from kdops.bench.verdict import REFERENCE_LEG, smallest_p
 from kdops.bench.workloads import Stage, Suite, count, reference
 from kdops.deploy import bundle as bundles
@@ -61,13 +62,14 @@ def prepare(
     make_suite: Callable[[int], Suite],
     *,
     quick: bool,
-    legs: int,
+    legs: int | None = None,
     seed: int | None = None,
     client: str = ON_HOST,
 ) -> Job:
     """Plan a run; nothing is touched. make_suite: from the shortest context length of the arms.
 
-    client: ON_HOST or THROUGH_SSH, where the load client runs.
+    client: ON_HOST or THROUGH_SSH, where the load client runs. legs: starts an arm; None takes the fewest,
+    from 4 up, whose order can give a verdict for every candidate.
 
     Raises UsageError for fewer than two arms, a number of legs out of range, or a wrong setting.
     """
@@ -77,7 +79,11 @@ def prepare(
             cause=f"arms: {', '.join(arm.name for arm in arms) or 'none'}",
             remedy="name two profiles (the same one twice is an A/A), or several values with --set",
         )
-    legs = 1 if quick else legs
+    seed = random.SystemRandom().randrange(2**31) if seed is None else seed
+    if quick:
+        legs = 1
+    elif legs is None:
+        legs = enough(len(arms), seed)
     if not 1 <= legs <= MOST_LEGS:
         raise UsageError(
             f"{legs} legs an arm", cause=f"1 to {MOST_LEGS} are possible", remedy="the default is 4"
@@ -91,7 +97,6 @@ def prepare(
     configs = configs[: len(every)]
     suite = make_suite(min(context(host, config) for config in configs))
     made = tuple(bundles.build(config, host) for config in configs)
-    seed = random.SystemRandom().randrange(2**31) if seed is None else seed
     order = draw(len(arms), legs, seed)
     described = [_describe(host, *each) for each in zip(every, configs, made, strict=True)]
     plan = {
@@ -104,6 +109,12 @@ def prepare(
         **_shared(host, suite, client),
     }
     return Job(host, plan, suite, configs, made)
+
+
+def enough(arms: int, seed: int) -> int:
+    """Return the fewest legs an arm, 4 to MOST_LEGS, whose order reaches p <= 0.05 for every candidate."""
+    counts = range(EQUIVALENCE_LEGS, MOST_LEGS)
+    return next((n for n in counts if smallest_p(draw(arms, n, seed)) <= ALPHA), MOST_LEGS)
 
 
 def context(host: Host, config: EngineConfig) -> int:

@@ -34,7 +34,9 @@ QUICK = typer.Option(
 SETS = typer.Option(
     None, "--set", metavar="[ARM:]KEY=V1,V2", help="Override; several values make several arms."
 )
-LEGS = typer.Option(4, "--legs", min=1, max=8, help="Starts an arm.")
+LEGS = typer.Option(
+    None, "--legs", min=1, max=8, help="Starts an arm: 4, or as many as a verdict on several arms needs."
+)
 SEED = typer.Option(None, "--seed", help="Seed of the order; drawn and recorded unless given.")
 PROMPTS = typer.Option(
     None, "--prompts", help="Your prompts instead: JSONL, OpenAI batch, ShareGPT; repeatable."
@@ -61,7 +63,7 @@ def ab(
     name: str | None = AT,
     quick: bool = QUICK,
     settings: list[str] | None = SETS,
-    legs: int = LEGS,
+    legs: int | None = LEGS,
     seed: int | None = SEED,
     prompts: list[Path] | None = PROMPTS,
     levels: str = LEVELS,

@@ -1,0 +1,24 @@
+"""The plan of a run: as many legs as a verdict needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from kdops.bench.job import enough
+from kdops.bench.orders import draw
+from kdops.bench.verdict import smallest_p
+
+pytestmark = pytest.mark.unit
+
+
+def test_two_arms_need_four_legs_whatever_the_seed() -> None:
+    assert {enough(2, seed) for seed in range(20)} == {4}
+
+
+@pytest.mark.parametrize("arms", [3, 4])
+def test_more_arms_get_the_legs_that_every_candidate_needs(arms: int) -> None:
+    for seed in range(8):
+        legs = enough(arms, seed)
+        assert 4 <= legs <= 6
+        assert smallest_p(draw(arms, legs, seed)) <= 0.05
+        assert legs == 4 or smallest_p(draw(arms, legs - 1, seed)) > 0.05
