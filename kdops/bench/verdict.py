@@ -37,7 +37,9 @@ def build(
     """Return the result. legs: position → leg, all positions of the plan's order. floor: A/A noise (log)."""
     order, names = tuple(plan["order"]), [arm["name"] for arm in plan["arms"]]
     ordered = [legs[position] for position in range(len(order))]
-    sets = tuple(plan["sets"])
+    # Whether a text ends at once depends on model and prompt, not on the arm: such a set is left out for all.
+    every = tuple(plan["sets"])
+    sets = tuple(name for name in every if any(name in leg.stages for leg in ordered))
     findings = [finding for leg in legs.values() for finding in leg.findings]
     by_arm = {name: [leg.gpus for leg in ordered if leg.arm == name] for name in names}
     findings += clocks.gap_findings(by_arm)
@@ -45,7 +47,7 @@ def build(
         findings.append(
             Finding("the GPUs were not sampled", "no nvidia-smi where the client ran", fatal=False)
         )
-    complete = all(name in leg.stages for leg in ordered for name in sets)
+    complete = bool(sets) and all(name in leg.stages for leg in ordered for name in sets)
     comparisons: dict[str, Comparison] = {}
     by_set: dict[str, Mapping[str, Comparison]] = {}
     values: list[float] = []
@@ -57,9 +59,9 @@ def build(
             primary = compare(order, values, candidate, floor=floor)
             secondary = per_set(primary, order, logs, candidate)
             comparisons[names[candidate]], by_set[names[candidate]] = primary, secondary
-    arms = tuple(_arm(i, arm, order, legs, sets) for i, arm in enumerate(plan["arms"]))
+    arms = tuple(_arm(i, arm, order, legs, every) for i, arm in enumerate(plan["arms"]))
     if not plan["quick"]:  # a quick run has no long generation by design
-        findings += [finding for arm in arms for finding in _long(arm, ordered, sets)]
+        findings += [finding for arm in arms for finding in _long(arm, ordered, every)]
     found = _gathered(findings)
     if fatal := next((one for one in found if one.fatal), None):
         why = f"no verdict: {fatal.title} ({fatal.where}: {fatal.evidence})"
@@ -90,7 +92,7 @@ def _gathered(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     found = []
     for finding, where in places.items():
         legs = list(dict.fromkeys(filter(None, where)))
-        found.append(replace(finding, where=", ".join(legs) if len(legs) < 3 else f"{len(legs)} legs"))
+        found.append(replace(finding, where="; ".join(legs) if len(legs) < 3 else f"{len(legs)} legs"))
     return tuple(found)
 
 

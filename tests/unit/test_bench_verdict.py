@@ -151,6 +151,21 @@ def test_a_broken_sample_turns_the_verdict_off_and_names_the_leg(edit: Edit, sai
     assert all(one.call is Call.INCONCLUSIVE for one in result.comparisons.values())
 
 
+def test_a_set_whose_texts_all_end_at_once_is_left_out_for_every_arm() -> None:
+    def ends(made: Leg) -> Leg:
+        return replace(made, stages={k: v for k, v in made.stages.items() if k != "code"})
+
+    speeds = ((0.040, 4), (0.044, 5))
+    legs = {i: leg(("linear", "ddtree")[arm], i, *speeds[arm]) for i, arm in enumerate(ORDER)}
+    legs[REFERENCE_LEG] = leg("autoregressive", REFERENCE_LEG, 0.03, 1)
+    short = {i: ends(made) for i, made in legs.items()}
+    result = build("r", "lab0", "2026-01-01T00:00:00+00:00", plan(ORDER), short, 0.0)
+    assert result.comparisons["ddtree"].call is Call.BETTER and list(result.per_set["ddtree"]) == ["prose"]
+    assert result.arms[1].lossless is Lossless.IDENTICAL
+    some = build("r", "lab0", "2026-01-01T00:00:00+00:00", plan(ORDER), {**legs, 3: short[3]}, 0.0)
+    assert some.comparisons == {} and some.exit_code == ExitCode.INCONCLUSIVE
+
+
 def test_foreign_requests_and_a_slow_client_turn_it_off() -> None:
     assert "foreign" in next(f for f in run(seen=evidence(after=3.0)).findings if f.fatal).title
     busy = {**evidence(), "client": {"wall_seconds": 10.0, "cpu_seconds": 8.0}}
