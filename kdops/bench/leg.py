@@ -157,7 +157,7 @@ def _ends(good: Mapping[str, Sequence[_Pair]], where: str) -> list[Finding]:
         said = f"{past / total:.0%} of the tokens came after the end of their text; they are not counted"
         found.append(Finding("texts ended before the fixed length", said, where, fatal=False))
     if merged := sum(not one.exact for one in kept if one.past):
-        said = f"in {merged} requests the engine sent several steps at once"
+        said = f"in {merged} of {len(kept)} requests the engine sent several steps at once"
         found.append(Finding("AL before the natural end is approximate", said, where, fatal=False))
     for stage, pairs in good.items():
         if not any(one.tokens and one.seconds for _, one in pairs):

@@ -52,7 +52,8 @@ def judge(legs: Sequence[Outputs], reference: Reference, *, exact: bool) -> tupl
         return Lossless.UNDECIDED, "some requests have no tokens to compare"
     parted = [(key, at) for outputs in legs for key, at in _partings(outputs, reference.outputs)]
     if not parted:
-        return Lossless.IDENTICAL, f"{len(keys)} prompts, {len(legs)} starts, every token id equal"
+        starts = "1 start" if len(legs) == 1 else f"{len(legs)} starts"
+        return Lossless.IDENTICAL, f"{len(keys)} prompts, {starts}, every token id equal"
     key, at = parted[0]
     said = f"{len(parted)} of {len(keys) * len(legs)} outputs differ, the first in {key} at token {at + 1}"
     if exact:

@@ -57,7 +57,9 @@ def _show(result: RunResult, store: Store, as_json: bool) -> None:
     if as_json:
         emit_json(document(result))
     else:
-        for line in (*columns(terminal.rows(result)), *terminal.verdicts(result)):
+        tables = [terminal.rows(result), terminal.together(result)]
+        lines = [line for table in tables if len(table) > 1 for line in columns(table)]
+        for line in (*lines, *terminal.verdicts(result)):
             emit(printable(line))
         emit(f"report: {page}")
     if result.exit_code:

@@ -104,7 +104,8 @@ def drift(order: Sequence[str], rates: Sequence[float], names: Sequence[str], ti
     """Draw the geometric mean tokens/s of each leg in the order they ran."""
     height = 220.0
     along = scale([1.0, float(len(rates))], LEFT, RIGHT, zero=False)
-    up = scale(rates, height - BOTTOM, TOP, zero=False, room=0.25)
+    # At least 5 % to each side: noise must not fill the plot and look like drift.
+    up = scale([0.95 * min(rates), *rates, 1.05 * max(rates)], height - BOTTOM, TOP, zero=False)
     parts = [y_axis(up, LEFT, RIGHT, "tokens/s"), legend(names)]
     for i, name in enumerate(names):
         legs = [
