@@ -25,7 +25,7 @@ def build(
     build_kernel[(batch,)](
         logp.float().contiguous(),
         candidates.contiguous(),
-        root,
+        root.contiguous(),
         tokens,
         depth,
         rank,

@@ -36,7 +36,8 @@ def test_kernels_are_the_reference(
     values = torch.tensor(logp, device=DEVICE)
     size, depths, width = values.shape
     tokens = 100 * torch.arange(1, depths + 1)[:, None] + torch.arange(width)
-    root = torch.arange(size, device=DEVICE)
+    block = torch.arange(size, device=DEVICE)[:, None].repeat(1, 3) * torch.tensor([1, -1, -1], device=DEVICE)
+    root = block[:, 0]  # a column of the drafter's block, as the engine gives it
     candidates = tokens.expand(size, -1, -1).to(DEVICE)
     tree = treekernels.build(values, candidates, root, budget, keep_spine=keep_spine)
     choice = [[100 * (depth + 1) + random.randrange(3) for depth in row] for row in tree.depth.tolist()]
