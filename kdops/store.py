@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,10 @@ CREATE TABLE IF NOT EXISTS samples (
   sample TEXT NOT NULL,
   PRIMARY KEY (run, position, attempt, key),
   FOREIGN KEY (run, position, attempt) REFERENCES legs(run, position, attempt));
+CREATE TABLE IF NOT EXISTS marks (
+  at TEXT NOT NULL, host TEXT NOT NULL, profile TEXT NOT NULL, engine TEXT NOT NULL, release TEXT NOT NULL,
+  quantity TEXT NOT NULL, basis TEXT NOT NULL, value REAL NOT NULL,
+  PRIMARY KEY (at, host, profile, release, quantity));
 """
 
 
@@ -38,6 +42,22 @@ class StoredRun:
     plan: Mapping[str, Any]
     state: str
     result: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One value that a host is compared with later. quantity: "AL", or a time in seconds; engine: digest of
+    kdtree-engine; basis: what makes two values comparable (the workload's digest, empty for start-up times).
+    """
+
+    at: str
+    host: str
+    profile: str
+    engine: str
+    release: str
+    quantity: str
+    basis: str
+    value: float
 
 
 class Store:
@@ -125,6 +145,18 @@ class Store:
                 remedy="`kdops ab list` shows the runs",
             )
         return (exact or rows)[0]
+
+    def add_marks(self, marks: Iterable[Mark]) -> None:
+        """Put values on a host's record; one that is there already stays."""
+        for mark in marks:
+            self._write("INSERT OR IGNORE INTO marks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *astuple(mark))
+
+    def marks(self, host: str, profile: str) -> list[Mark]:
+        """Return the host's record for a profile, oldest first."""
+        rows = self._db.execute(
+            "SELECT * FROM marks WHERE host = ? AND profile = ? ORDER BY at, rowid", (host, profile)
+        )
+        return [Mark(*row) for row in rows.fetchall()]
 
     def _write(self, statement: str, *values: Any) -> None:
         try:

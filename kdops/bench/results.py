@@ -120,12 +120,14 @@ class ByteFloor:
 
 @dataclass(frozen=True)
 class ContextPoint:
-    """One leg at one context. prompt_tokens: context; step_time: seconds."""
+    """One leg at one context. prompt_tokens: context; step_time: seconds; histogram[i]: steps with i
+    accepted drafts."""
 
     prompt_tokens: int
     tokens_per_second: float
     acceptance_length: float
     step_time: float
+    histogram: tuple[int, ...] = ()
 
 
 class Lossless(StrEnum):

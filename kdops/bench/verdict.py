@@ -150,8 +150,10 @@ def _arm(
         lossless=judged,
         lossless_why=why,
         context=tuple(
-            ContextPoint(tokens, r.tokens_per_second, r.acceptance_length, r.step_time)
-            for tokens, r in points
+            ContextPoint(tokens, r.tokens_per_second, r.acceptance_length, r.step_time, sums.histogram)
+            for leg in own
+            for tokens, sums in leg.context.items()
+            for r in (sums.rate,)
         ),
         context_words=fit.words() if fit else "",
         context_slope=fit.slope if fit else None,

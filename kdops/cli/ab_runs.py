@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from kdops import paths
+from kdops.cli import recording
 from kdops.cli.output import columns, emit, emit_json, say
 from kdops.errors import UsageError
 from kdops.text import printable
@@ -20,6 +21,7 @@ def finish(id_: str, store: Store, as_json: bool) -> None:
     """Analyse a complete run, keep what later runs need of it, and show it."""
     result = _result(id_, store)
     store.set_state(id_, "done", _floor_of(result))
+    recording.measured(result, store)
     _show(result, store, as_json)
 
 

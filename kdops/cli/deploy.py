@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from kdops.cli import recording
 from kdops.cli.config import HOST, INVENTORY, JSON, PROFILE, SET, load, overrides
 from kdops.cli.output import emit, emit_json, say
 from kdops.errors import ExitCode, UsageError
@@ -68,6 +69,7 @@ def deploy(
         return
     with display() as shown:
         done = client.deploy(host, new, _options(host, config, why), shown)
+    recording.deployed(host, new, done.outcome)
     _show(host, done, as_json)
 
 

@@ -10,7 +10,7 @@ import traceback
 import typer
 
 from kdops import __version__, paths
-from kdops.cli import ab, config, daily, deploy, generate, lab
+from kdops.cli import ab, config, daily, deploy, diagnose, generate, lab
 from kdops.cli.output import say, show_error
 from kdops.errors import ExitCode, KdopsError
 
@@ -64,6 +64,7 @@ ab.register(app)
 config.register(app)
 daily.register(app)
 deploy.register(app)
+diagnose.register(app)
 generate.register(app)
 lab.register(app)
 

@@ -105,7 +105,7 @@ class Classifier:
         return replace(first, fatal=False) if first and went_on else first
 
     def _mark(self, line: str) -> None:
-        if _START.search(line):
+        if begins(line):
             if self._found or self._failed:
                 self._previous = self._found
             self._found, self._failed, self._phase, self._matched = {}, False, Phase.LOADING, 0
@@ -123,6 +123,11 @@ class Classifier:
                 self._found[one.id] = Failure(one, (line,), self._phase, self._number)
             elif len(before.lines) < _LINES and line not in before.lines:
                 self._found[one.id] = replace(before, lines=(*before.lines, line))
+
+
+def begins(line: str) -> bool:
+    """Say whether this is systemd's line at the beginning of a start."""
+    return "Starting " in line and _START.search(line) is not None
 
 
 def classify(lines: Iterable[str]) -> Failure | None:

@@ -1,4 +1,4 @@
-"""A journal of any size to evidence, in one pass and bounded memory.
+"""A journal of any size to evidence, in one pass and bounded memory: what its newest start says.
 
 Takes `journalctl -o json` and plain text alike, line by line. Whatever a line holds, it does no harm: broken
 UTF-8, colours, lines that were cut or run together, other programs' lines, a clock that jumps.
@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 
 from kdops.diagnose.evidence import Journal, Tree, Window
-from kdops.diagnose.failures import Classifier, clean
+from kdops.diagnose.failures import Classifier, begins, clean
 from kdops.host.journal import parse as parse_entry
 from kdops.serving.log_lines import DecodeBatch, PrefillBatch, TreeSteps
 from kdops.serving.log_lines import parse as parse_line
@@ -41,12 +41,17 @@ class Reader:
 
     def __init__(self) -> None:
         self._classifier = Classifier()
-        self._lines = self._windows = self._flat = self._eager = self._graphs = 0
+        self._starts: deque[float] = deque(maxlen=_KEPT_STARTS)
+        self._lines = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget the start before: another release, or another profile."""
+        self._windows = self._flat = self._eager = self._graphs = 0
         self._suppressed = self._refused = 0
         self._commits: Counter[tuple[int, int]] = Counter()
         self._trees: list[float] = [0, 0, 0, 0.0, 0.0, 0]
         self._examples: list[str] = []
-        self._starts: deque[float] = deque(maxlen=_KEPT_STARTS)
         self._generations: deque[tuple[Window, ...]] = deque(maxlen=_KEPT_GENERATIONS)
         self._current: list[Window] = []
         self._clean = False
@@ -60,6 +65,8 @@ class Reader:
             self._classifier.feed(line)
             if " batch" in line or "DDTREE" in line:
                 self._event(line)
+            elif begins(line):
+                self._begin()
             elif "commit" in line or "=" in line or "kdtree: " in line or "ressed" in line or "ength" in line:
                 self._other(line)
 

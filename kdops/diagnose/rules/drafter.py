@@ -141,9 +141,11 @@ def _input(e: Evidence, seen: list[str], known: bool) -> Finding:
 
 def kv_after_prefix_hit(e: Evidence) -> tuple[Finding, ...]:
     """Requests whose prompt came from the prefix cache accept less."""
-    for arm, stretches in speculating(e.stretches).items():
-        cold = [s.acceptance_length or 1 for s in stretches if s.cached == 0]
-        warm = [s.acceptance_length or 1 for s in stretches if s.cached and s.cached > 0.5 * s.context]
+    compared = [s for s in e.stretches if s.cached is not None and s.acceptance_length is not None]
+    for arm in dict.fromkeys(s.arm for s in compared):
+        own = [s for s in compared if s.arm == arm]
+        cold = [s.acceptance_length or 1 for s in own if s.cached == 0]
+        warm = [s.acceptance_length or 1 for s in own if s.cached and s.cached > 0.5 * s.context]
         if not cold or not warm:
             continue
         before, after = sum(cold) / len(cold), sum(warm) / len(warm)

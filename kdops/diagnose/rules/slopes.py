@@ -49,10 +49,10 @@ def fit(arm: str, points: Iterable[tuple[float, float]]) -> Line | None:
 
 
 def speculating(stretches: Sequence[Stretch]) -> dict[str, list[Stretch]]:
-    """Return arm → its stretches with verify steps."""
+    """Return arm → its stretches with verify steps; those that only compare prefix hits are left out."""
     found: dict[str, list[Stretch]] = {}
     for stretch in stretches:
-        if stretch.acceptance_length is not None:
+        if stretch.acceptance_length is not None and stretch.cached is None:
             found.setdefault(stretch.arm, []).append(stretch)
     return found
 

@@ -1,0 +1,226 @@
+"""Evidence from where it is: a host, a measurement on this machine, a journal, a report archive."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from kdops.diagnose import counters, history, journal, known, measured, unit_text
+from kdops.diagnose.evidence import Evidence, GpuUse, Settings
+from kdops.errors import KdopsError, UsageError
+from kdops.store import Store
+
+if TYPE_CHECKING:
+    from kdops.fleet import EngineConfig, Host
+    from kdops.host import HostConnection
+    from kdops.host.status import GpuSample, HostStatus
+
+_LINES = 100_000
+_PIECE = 1 << 16
+_DEADLINE_S = 30.0
+_UNIT = """
+systemctl show "$1" -p ActiveState -p NRestarts -p CPUQuotaPerSecUSec -p ControlGroup
+cat "/sys/fs/cgroup$(systemctl show -P ControlGroup "$1")/cpu.stat" 2>/dev/null; true"""
+_MANIFEST = 'cat "/opt/kdops/releases/$1/manifest.json" 2>/dev/null; true'
+
+
+def from_host(host: Host, connection: HostConnection, store: Store) -> Evidence:
+    """Ask the host, this machine's record of it, and the last measurement of its serving release."""
+    from kdops.host import probe
+
+    status = probe(connection)
+    manifest = _manifest(connection, status.release)
+    profile = str(manifest.get("profile") or status.profile or "")
+    absent: dict[str, str] = {}
+    found = _of_inventory(host, profile, absent)
+    settings = manifest.get("settings")
+    engine = status.engine
+    if engine is None or engine.server_info is None:
+        absent["server_info"] = "the engine does not answer"
+    if not status.gpus:
+        absent["GPUs"] = "no NVIDIA driver there"
+    if isinstance(settings, dict):
+        told = Settings(settings, engine.server_info if engine else None)
+        found = dataclasses.replace(found, settings=told, changes=_changes(connection, status, settings))
+    else:
+        absent["settings"] = "nothing is deployed there"
+    # -o cat is the message alone: the least to send, and what the parsers want.
+    lines = [
+        "journalctl",
+        "--quiet",
+        "--all",
+        "--output=cat",
+        f"--lines={_LINES}",
+        f"--unit={status.unit.name}",
+    ]
+    text = connection.run(["sh", "-c", _UNIT, "sh", status.unit.name], timeout=_DEADLINE_S).text
+    found = dataclasses.replace(
+        found,
+        journal=journal.read(connection.stream(lines)),
+        counters=counters.parse(engine.metrics) if engine and engine.metrics else None,
+        unit=unit_text.unit(text, status.drift),
+        gpus=tuple(_gpu(gpu, status) for gpu in status.gpus),
+        past=history.pasts(store.marks(host.name, profile)),
+        absent=absent,
+    )
+    return _with_run(found, _last_run(host, status, store, absent), absent)
+
+
+def from_run(host: Host | None, document: Mapping[str, Any], samples: Any, store: Store) -> Evidence:
+    """Read one finished measurement. host: None if no inventory here names it."""
+    absent = {"journal": "not part of a measurement", "unit": "not part of a measurement"}
+    arms = document["plan"]["arms"]
+    profile = str(arms[-1]["profile"])
+    if host is None:
+        absent["inventory"] = f"{document['host']} is in no inventory here, so its GPU and model are unknown"
+        found = Evidence(host=str(document["host"]), profile=profile)
+    else:
+        found = _of_inventory(host, profile, absent)
+    basis = str(document["plan"].get("workload", ""))
+    past = history.pasts(store.marks(found.host, arms[-1]["name"].partition("#")[0]), basis)
+    return _with_run(dataclasses.replace(found, past=past, absent=absent), (document, host, samples), absent)
+
+
+def from_journal(path: Path) -> Evidence:
+    """Read a journal: `journalctl -o json`, or any plain form. "-" is stdin."""
+    absent = dict.fromkeys(("inventory", "metrics", "server_info", "measurement", "unit"), "a journal alone")
+    try:
+        if str(path) == "-":
+            return Evidence(journal=journal.read(_pieces(sys.stdin.buffer)), absent=absent)
+        with path.open("rb") as file:
+            return Evidence(journal=journal.read(_pieces(file)), absent=absent)
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read",
+            cause=error.strerror or str(error),
+            remedy="name a file written by journalctl -o json or journalctl -o cat",
+        ) from error
+
+
+def _of_inventory(host: Host, profile: str, absent: dict[str, str]) -> Evidence:
+    from kdops import fleet
+
+    try:
+        config = fleet.engine_config(host, profile or None, {})
+    except UsageError as error:
+        absent["inventory"] = f"the profile {profile!r} is not in it any more: {error.title}"
+        return Evidence(host=host.name, profile=profile, gpu=host.gpu)
+    return _of_config(host, config)
+
+
+def _of_config(host: Host, config: EngineConfig) -> Evidence:
+    floor, pool = known.memory(host, config)
+    return Evidence(
+        host=host.name,
+        profile=config.profile,
+        gpu=host.gpu,
+        floor=floor,
+        predicted_pool=pool,
+        drafter=known.drafter(host, config),
+        settings=Settings(_values(config)),
+    )
+
+
+def _values(config: EngineConfig) -> dict[str, Any]:
+    from kdops.fleet.settings import values
+
+    return values(config)
+
+
+def _with_run(found: Evidence, run: Any, absent: dict[str, str]) -> Evidence:
+    """Add a measurement: (document, host or None, samples of it)."""
+    if run is None:
+        absent["measurement"] = f"none of this release: kdops bench {found.host}"
+        return dataclasses.replace(found, absent=absent)
+    document, host, samples = run
+    told = measured.from_document(document, _arm_settings(document, host))
+    return dataclasses.replace(
+        found,
+        floor=found.floor or told.floor,
+        stretches=(*told.stretches, *measured.prefix_hits(samples)),
+        measurement=told.measurement,
+        gpus=told.gpus or found.gpus,
+        absent=absent,
+    )
+
+
+def _arm_settings(document: Mapping[str, Any], host: Host | None) -> dict[str, dict[str, Any]]:
+    """Return arm → the settings it ran with, as far as the inventory still gives them."""
+    from kdops import fleet
+
+    found = {}
+    for arm in document["plan"]["arms"] if host else ():
+        try:
+            assert host is not None
+            found[arm["name"]] = _values(fleet.engine_config(host, arm["profile"], arm["overrides"]))
+        except UsageError:
+            continue  # the profile has gone since
+    return found
+
+
+def _last_run(host: Host, status: HostStatus, store: Store, absent: dict[str, str]) -> Any:
+    """Return the newest measurement that has the serving release among its arms, or None."""
+    from kdops.bench import run
+    from kdops.report.document import document
+
+    for stored in store.runs(host.name):
+        arms = stored.plan.get("arms", ())
+        if stored.state == "done" and any(arm.get("release") == status.release for arm in arms):
+            try:
+                return document(run.result(stored, store)), host, samples(stored.plan, stored.id, store)
+            except (KdopsError, ValueError, LookupError) as error:
+                absent["measurement"] = f"run {stored.id} cannot be read: {error}"
+    return None
+
+
+def samples(plan: Mapping[str, Any], run: str, store: Store) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return (arm, sample) of every request of a run."""
+    names = [arm["name"] for arm in plan["arms"]]
+    return [
+        (names[plan["order"][position]], sample)
+        for position, (_, found) in store.legs(run).items()
+        if 0 <= position < len(plan["order"])
+        for sample in found
+    ]
+
+
+def _changes(connection: HostConnection, status: HostStatus, settings: Mapping[str, Any]) -> Any:
+    """Return what differs from the last good release: the newest committed one that is not the present."""
+    before = [release for release in status.committed if release != status.release]
+    good = _manifest(connection, before[-1]).get("settings") if before else None
+    return known.changes(good, settings) if isinstance(good, dict) else ()
+
+
+def _manifest(connection: HostConnection, release: str | None) -> dict[str, Any]:
+    if not release or "/" in release:
+        return {}
+    text = connection.run(["sh", "-c", _MANIFEST, "sh", release], timeout=_DEADLINE_S).text
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _gpu(gpu: GpuSample, status: HostStatus) -> GpuUse:
+    """One sample says how busy a GPU is only while requests run."""
+    from kdops.serving.metrics import parse
+
+    running = parse(status.engine.metrics).running if status.engine and status.engine.metrics else None
+    return GpuUse(
+        source=f"GPU {gpu.index}",
+        busy=None if gpu.utilization is None else gpu.utilization / 100,
+        clock=gpu.clock,
+        power=gpu.power,
+        temperature=gpu.temperature,
+        working=bool(running),
+    )
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    while piece := file.read(_PIECE):
+        yield piece

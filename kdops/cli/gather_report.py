@@ -1,0 +1,115 @@
+"""Evidence from an archive that `kdops report` wrote: no host, no inventory."""
+
+from __future__ import annotations
+
+import json
+import re
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from kdops.diagnose import counters, journal, measured, unit_text
+from kdops.diagnose.evidence import Evidence, GpuUse, Journal, Settings
+from kdops.errors import UsageError
+
+_MOST = 16_000_000
+_PIECE = 1 << 16
+_NAMES = (
+    "journal.txt",
+    "settings.json",
+    "unit.txt",
+    "server_info.json",
+    "metrics.txt",
+    "bench.json",
+    "gpu.txt",
+)
+_ACTIVE = re.compile(
+    r"^\s*(HW Thermal Slowdown|SW Thermal Slowdown|HW Power Brake Slowdown)\s*:\s*Active", re.M
+)
+_REASONS = {
+    "HW Thermal Slowdown": "hardware thermal slowdown",
+    "SW Thermal Slowdown": "software thermal slowdown",
+    "HW Power Brake Slowdown": "power brake",
+}
+
+
+def from_report(path: Path) -> Evidence:
+    """Read the archive. Raises UsageError for a file that is none of them."""
+    texts: dict[str, str] = {}
+    read: Journal | None = None
+    host = "HOST"
+    try:
+        with tarfile.open(path, "r:*") as archive:
+            for member in archive:
+                name = PurePosixPath(member.name).name
+                file = (
+                    archive.extractfile(member)
+                    if member.isfile() and name in (*_NAMES, "manifest.json")
+                    else None
+                )
+                if file is None:
+                    continue
+                if name == "journal.txt":
+                    read = journal.read(_pieces(file))
+                else:
+                    texts[name] = file.read(_MOST).decode(errors="replace")
+    except (OSError, tarfile.TarError, EOFError) as error:
+        raise UsageError(
+            f"{path} cannot be read",
+            cause=str(error) or type(error).__name__,
+            remedy="name an archive written by kdops report",
+        ) from error
+    if read is None and not texts:
+        raise UsageError(
+            f"{path} is no report", cause="none of its files is there", remedy="write one: kdops report HOST"
+        )
+    told = _json(texts.get("manifest.json")).get("host")
+    host = str(told) if isinstance(told, str) and told else host
+    return _evidence(host, texts, read)
+
+
+def _evidence(host: str, texts: Mapping[str, str], read: Journal | None) -> Evidence:
+    absent = {name: "not in the archive" for name in _NAMES if name not in texts and name != "journal.txt"}
+    if read is None:
+        absent["journal.txt"] = "not in the archive"
+    absent["inventory"] = "an archive alone: GPU and model facts are not in it"
+    manifest = _json(texts.get("settings.json"))
+    settings = manifest.get("settings")
+    info = _json(texts.get("server_info.json")) or None
+    bench = _json(texts.get("bench.json"))
+    bench = bench if "arms" in bench else bench.get("document") or {}
+    told = measured.from_document(bench) if bench else None
+    if told is None and "bench.json" not in absent:
+        absent["bench.json"] = "no result in it"
+    return Evidence(
+        host=host,
+        profile=str(manifest.get("profile") or ""),
+        floor=told.floor if told else None,
+        stretches=told.stretches if told else (),
+        measurement=told.measurement if told else None,
+        journal=read,
+        counters=counters.parse(texts["metrics.txt"]) if "metrics.txt" in texts else None,
+        settings=Settings(settings, info) if isinstance(settings, dict) else None,
+        gpus=(*(told.gpus if told else ()), *_gpus(texts.get("gpu.txt", ""))),
+        unit=unit_text.unit(texts["unit.txt"]) if "unit.txt" in texts else None,
+        absent=absent,
+    )
+
+
+def _gpus(text: str) -> tuple[GpuUse, ...]:
+    reasons = tuple(dict.fromkeys(_REASONS[name] for name in _ACTIVE.findall(text)))
+    return (GpuUse("nvidia-smi", reasons=reasons),) if reasons else ()
+
+
+def _json(text: str | None) -> dict[str, Any]:
+    try:
+        told = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    while piece := file.read(_PIECE):
+        yield piece

@@ -1,0 +1,175 @@
+"""A measurement's report.json (docs/measuring.md) as evidence; what is missing or odd in it is left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kdops.diagnose.evidence import Arm, GpuUse, Measurement, Stretch
+from kdops.fleet.settings import LINEAR, PLAIN, TREE
+
+_BY_PROFILE = {"autoregressive": PLAIN, "linear": LINEAR, "ddtree": TREE, "ddtree-chain": TREE}
+_LONG_TOKENS, _SET_TOKENS = 1536, 128
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a report holds. floor: seconds for each token of context, of its first arm that knows one."""
+
+    measurement: Measurement
+    stretches: tuple[Stretch, ...]
+    gpus: tuple[GpuUse, ...]
+    floor: float | None
+
+
+def from_document(
+    document: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]] | None = None
+) -> Measured:
+    """Return the evidence. settings: arm → the settings it ran with, where they are known."""
+    run, known = str(document.get("run") or ""), settings or {}
+    plan = {str(one.get("name")): one for one in _dicts(_dict(document.get("plan")).get("arms"))}
+    arms, stretches, floor = [], [], None
+    for raw in _dicts(document.get("arms")):
+        name = str(raw.get("name") or "")
+        told = {**_dict(plan.get(name, {}).get("overrides")), **known.get(name, {})}
+        found = list(_stretches(run, name, raw))
+        stretches += found
+        arm = _arm(name, str(plan.get(name, {}).get("profile") or name), raw, told, found)
+        arms += [arm] if arm else []
+        floor = floor or _number(_dict(raw.get("floor")).get("per_token"))
+    doubts = tuple(
+        (str(one.get("title")), f"{one.get('where') or run}: {one.get('evidence')}")
+        for one in _dicts(document.get("findings"))
+    )
+    return Measured(
+        Measurement(run, tuple(arms), doubts), tuple(stretches), tuple(_gpus(run, document)), floor
+    )
+
+
+def _stretches(run: str, name: str, raw: Mapping[str, Any]) -> Iterator[Stretch]:
+    for text, rate in _dict(raw.get("per_set")).items():
+        rate = _dict(rate)
+        speed = _number(rate.get("tokens_per_second"))
+        if speed:
+            yield Stretch(
+                run, 0.0, speed, _al(rate), _LONG_TOKENS if text == "long" else _SET_TOKENS, str(text), name,
+                histogram=_histogram(rate.get("histogram")),
+            )  # fmt: skip
+    speculates = any(_al(_dict(rate)) is not None for rate in _dict(raw.get("per_set")).values())
+    for point in _dicts(raw.get("context")):
+        speed, context = _number(point.get("tokens_per_second")), _number(point.get("prompt_tokens"))
+        if speed and context:
+            al = _al(point) if speculates else None
+            yield Stretch(
+                run, context, speed, al, None, "context", name, histogram=_histogram(point.get("histogram"))
+            )
+
+
+def prefix_hits(samples: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[Stretch, ...]:
+    """Return, for every arm and stage that had some, requests after a prefix hit and without one.
+
+    samples: (arm, sample) as the load client wrote them.
+    """
+    sums: dict[tuple[str, str, bool], list[float]] = {}
+    for arm, sample in samples:
+        meta, seconds = _dict(sample.get("meta")), _number(sample.get("decode_seconds"))
+        steps, accepted = _whole(meta.get("spec_verify_ct")), _whole(meta.get("spec_num_correct_drafts"))
+        prompt, cached = _whole(meta.get("prompt_tokens")), _whole(meta.get("cached_tokens"))
+        if not steps or accepted is None or not prompt or cached is None or not seconds:
+            continue
+        cell = sums.setdefault((arm, str(sample.get("stage")), cached > 0.5 * prompt), [0.0] * 5)
+        for i, value in enumerate((steps, accepted, seconds, prompt, cached)):
+            cell[i] += value
+    found = []
+    for (arm, stage, hit), (steps_, accepted_, seconds_, prompt_, cached_) in sums.items():
+        if (arm, stage, not hit) in sums:
+            al = 1 + accepted_ / steps_
+            speed = al * steps_ / seconds_
+            share = cached_ / prompt_ if hit else 0.0
+            found.append(
+                Stretch("samples", 1000.0, speed, al, None, f"{stage}, prefix", arm, int(1000 * share))
+            )
+    return tuple(found)
+
+
+def _arm(
+    name: str,
+    profile: str,
+    raw: Mapping[str, Any],
+    told: Mapping[str, Any],
+    stretches: Sequence[Stretch],
+) -> Arm | None:
+    """Return the arm's means over its prompt sets (geometric for speed, as the verdict's)."""
+    sets = [s for s in stretches if s.text not in ("context", "long")]
+    if not sets:
+        return None
+    speed = math.exp(sum(math.log(s.tokens_per_second) for s in sets) / len(sets))
+    lengths = [s.acceptance_length for s in sets if s.acceptance_length is not None]
+    al = math.exp(sum(math.log(length) for length in lengths) / len(lengths)) if lengths else None
+    algorithm = str(told.get("algorithm") or _BY_PROFILE.get(profile, LINEAR if al else PLAIN))
+    get = {key.removeprefix("engine_"): value for key, value in told.items()}.get
+    graphs = get("cuda_graph_decode")
+    return Arm(
+        name=name,
+        algorithm=algorithm,
+        speed=speed,
+        al=al,
+        step_time=(al or 1.0) / speed,
+        rows=_whole(get("tree_budget") if algorithm == TREE else get("block_size")),
+        topk=1 if profile == "ddtree-chain" else _whole(get("topk_cap")),
+        graphs=None if graphs is None and get("device") != "cpu" else graphs not in (None, "disabled"),
+        lossless=str(raw.get("lossless") or "not checked"),
+        lossless_why=str(raw.get("lossless_why") or ""),
+    )
+
+
+def _gpus(run: str, document: Mapping[str, Any]) -> Iterator[GpuUse]:
+    for number, leg in enumerate(_list(document.get("leg_gpus"))):
+        if not (leg := _dict(leg)):
+            continue
+        yield GpuUse(
+            source=f"run {run}, leg {number + 1}",
+            busy=_number(leg.get("busy")),
+            clock=_number(leg.get("sm_clock")),
+            max_clock=_number(leg.get("max_clock")),
+            power=_number(leg.get("power")),
+            temperature=_number(leg.get("temperature")),
+            reasons=tuple(map(str, _list(leg.get("reasons")))),
+        )
+
+
+def _al(rate: Mapping[str, Any]) -> float | None:
+    value = _number(rate.get("acceptance_length"))
+    return value if value is not None and value >= 1 else None
+
+
+def _histogram(value: Any) -> tuple[int, ...]:
+    cells = [_whole(cell) for cell in _list(value)]
+    return tuple(cell for cell in cells if cell is not None) if None not in cells else ()
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value) if value >= 0 else None
+
+
+def _whole(value: Any) -> int | None:
+    if isinstance(value, str) and value.isascii() and value.isdecimal():
+        return int(value[:9])
+    number = _number(value)
+    return int(number) if number is not None and number == int(number) else None
+
+
+def _dict(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def _dicts(value: Any) -> list[Mapping[str, Any]]:
+    return [one for one in _list(value) if isinstance(one, dict)]

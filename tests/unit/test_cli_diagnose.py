@@ -1,0 +1,148 @@
+"""`kdops diagnose` on files: a journal, an archive, a measurement; and bad input."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import test_diagnose_rules as rules
+import typer
+
+from kdops.bench import arms
+from kdops.cli.main import app
+from kdops.diagnose.apply import diagnose
+from kdops.diagnose.failures import CLASSES
+
+pytestmark = pytest.mark.unit
+
+SCENARIOS = Path(__file__).parent.parent / "scenarios"
+COMING = {"check", "report"}
+COMMANDS: Any = typer.main.get_command(app)
+
+
+def kdops(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    argv = [sys.executable, "-m", "kdops.cli.main", "diagnose", *arguments]
+    return subprocess.run(argv, input=stdin, capture_output=True, timeout=60)
+
+
+def archive(path: Path, files: Mapping[str, str]) -> Path:
+    with tarfile.open(path, "w:gz") as tar:
+        for name, text in files.items():
+            info = tarfile.TarInfo(f"kdops-report-lab0/{name}")
+            info.size = len(text.encode())
+            tar.addfile(info, io.BytesIO(text.encode()))
+    return path
+
+
+def test_a_journal_is_diagnosed_in_80_columns() -> None:
+    done = kdops("--journal", str(SCENARIOS / "story3.log"))
+    text = done.stdout.decode()
+    assert done.returncode == 0
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.index("contradict each other") < text.index("every draft is rejected")
+    assert "docs/failures.md#flat-commit" in text
+
+
+def test_stdin_and_json() -> None:
+    done = kdops("--journal", "-", "--json", stdin=(SCENARIOS / "story2.log").read_bytes())
+    told = json.loads(done.stdout)
+    assert [finding["id"] for finding in told["findings"]] == ["broken-invariant"]
+    assert told["findings"][0]["confidence"] == "certain"
+    assert "measurement" in told["absent"]
+
+
+def test_a_journal_without_anything_wrong() -> None:
+    done = kdops("--journal", "-", stdin=b"\xff\xfe hello\n")
+    assert done.returncode == 0
+    assert done.stdout.startswith(b"no finding")
+
+
+def test_an_archive_is_diagnosed(tmp_path: Path) -> None:
+    failed = (
+        "ct200 systemd[1]: Starting kdtree-ct200.service - x...\nOSError: [Errno 98] Address already in use\n"
+    )
+    path = archive(
+        tmp_path / "r.tar.gz",
+        {
+            "manifest.json": json.dumps({"host": "ct200"}),
+            "journal.txt": failed,
+            "unit.txt": "ActiveState=failed\nNRestarts=2\nCPUQuotaPerSecUSec=500ms\n",
+            "metrics.txt": "kdtree_steps_total 100.0\nkdtree_broken_steps_total 1.0\n",
+            "gpu.txt": "        HW Thermal Slowdown : Active\n        SW Power Cap : Active\n",
+        },
+    )
+    done = kdops("--report", str(path), "--json")
+    told = json.loads(done.stdout)
+    assert told["host"] == "ct200"
+    found = [finding["id"] for finding in told["findings"]]
+    assert found == ["port-in-use", "broken-invariant", "clocks-throttled", "cpu-limited"]
+    assert "bench.json" in told["absent"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("settings.json", "[1"),
+        ("bench.json", '{"arms": 3}'),
+        ("server_info.json", "null"),
+        ("unit.txt", "\0"),
+    ],
+)
+def test_odd_files_in_an_archive_do_no_harm(tmp_path: Path, name: str, text: str) -> None:
+    done = kdops("--report", str(archive(tmp_path / "r.tar.gz", {name: text})), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["findings"] == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("lab0", "--run", "x"),
+        ("--journal", "/nonexistent"),
+        ("--journal", "/"),
+        ("--report", "/nonexistent"),
+        ("--report", __file__),
+    ],
+    ids=str,
+)
+def test_bad_input_is_a_sentence(arguments: tuple[str, ...]) -> None:
+    done = kdops(*arguments)
+    assert done.returncode == 2
+    assert b"remedy:" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_an_archive_of_something_else_is_refused(tmp_path: Path) -> None:
+    done = kdops("--report", str(archive(tmp_path / "r.tar.gz", {"../../etc/passwd": "x"})))
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize("id_", rules.CASES)
+def test_every_next_experiment_is_a_command_that_exists(id_: str) -> None:
+    for finding in diagnose(rules.CASES[id_]):
+        if not finding.next_experiment:
+            continue
+        name, *words = shlex.split(finding.next_experiment)[1:]
+        if name in COMING:
+            continue
+        context = COMMANDS.commands[name].make_context(name, words)
+        if name == "ab":
+            made = arms.parse(context.params["words"], context.params["settings"] or [])
+            assert len(made) > 1, finding.next_experiment
+
+
+def test_remedies_name_commands_that_exist() -> None:
+    texts = [one.remedy for one in CLASSES]
+    texts += [finding.remedy for case in rules.CASES.values() for finding in diagnose(case)]
+    named = {word for text in texts for word in re.findall(r"kdops (\w+) (?:HOST|ct200|linear)", text)}
+    assert named - set(COMMANDS.commands) - COMING == set()
