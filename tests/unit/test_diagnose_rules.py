@@ -205,7 +205,8 @@ CASES: dict[str, Evidence] = {
         measurement=measured(arm("linear", 3.2, 0.03), arm("ddtree", 3.3, 0.03, graphs=False))
     ),
     "text-dependent-acceptance": but(
-        stretches=(point(60, text="repetitive", histogram=(0, 0, 0, 0, 0, 0, 0, 99)), point(60, text="prose"))
+        stretches=(point(60, text="repetitive", histogram=(0, 0, 0, 0, 0, 0, 0, 99)),),
+        journal=generation([(1000 + 40 * i, 0.03, 2.9) for i in range(20)]),
     ),
     "short-burst-flatters": but(
         stretches=(point(60, 0.030, text="prose"), point(60, 0.045, text="long", generated=1536))
@@ -269,6 +270,7 @@ def test_steps_that_fall_back_explain_a_flat_commit() -> None:
     evidence = but(
         stretches=(point(60, histogram=(300, 0, 0)),),
         past=(),
+        journal=None,
         counters=Counters(300, 0, (), {"penalties": 300}),
     )
     assert ids(evidence) == ["fallback-active"]
@@ -313,6 +315,51 @@ def test_a_steep_slope_without_a_floor_is_compared_with_plain_decoding() -> None
     evidence = but(gpu=None, floor=None, stretches=(*points, plain(1024, 0.03), plain(131_072, 0.0325)))
     assert "verify-not-split" in ids(evidence)
     assert "verify-not-split" not in ids(but(gpu=None, floor=None, stretches=tuple(points)))
+
+
+def test_prompt_sets_that_differ_are_what_a_measurement_shows() -> None:
+    sets = (point(60, text="reasoning", histogram=(2, 0, 0, 0, 0, 0, 0, 99)), point(60, text="prose"))
+    assert diagnose(but(stretches=sets)) == ()
+
+
+# The tiny pair's own figures (models/tiny-pair/report.json): shares accepted at each position, given the ones
+# before; with slot 0 fed the mask embedding its AL falls to these values.
+SHARES = {
+    "code": (0.771, 0.780, 0.771, 0.746, 0.846, 0.879, 0.892),
+    "prose": (0.673, 0.669, 0.659, 0.584, 0.701, 0.845, 0.817),
+    "reasoning": (0.967, 0.989, 0.987, 0.989, 0.973, 0.955, 0.941),
+    "repetitive": (0.917, 0.838, 0.768, 0.808, 0.871, 0.924, 0.906),
+}
+MASKED = {"code": 2.820, "prose": 2.043, "reasoning": 6.943, "repetitive": 3.690}
+
+
+def histogram_of(shares: tuple[float, ...], steps: int = 1000) -> tuple[int, ...]:
+    reached = [float(steps)]
+    for share in shares:
+        reached.append(reached[-1] * share)
+    return tuple(round(a - b) for a, b in zip(reached, [*reached[1:], 0.0], strict=True))
+
+
+def test_a_sound_drafter_guesses_its_first_position_as_well_as_the_later_ones() -> None:
+    sound = tuple(point(60, text=text, histogram=histogram_of(s)) for text, s in SHARES.items())
+    assert diagnose(but(stretches=sound)) == ()
+
+
+def test_a_masked_first_slot_shows_at_the_first_position() -> None:
+    masked = []
+    for text, shares in SHARES.items():
+        rest = (mean(histogram_of(shares)) - 1) / shares[0]
+        first = (MASKED[text] - 1) / rest
+        masked.append(point(60, text=text, histogram=histogram_of((first, *shares[1:]))))
+    assert ids(but(stretches=tuple(masked))) == ["draft-input"]
+
+
+def test_counters_alone_tell_a_wrong_drafter_too() -> None:
+    at = (30, 5, 1)
+    assert ids(but(stretches=(), past=(), counters=Counters(5000, 0, at))) == ["drafter-mismatch"]
+    assert ids(but(stretches=(), past=(), counters=Counters(5000, 0, (1500, 1100, 800, 600)))) == [
+        "draft-input"
+    ]
 
 
 def test_a_power_cap_is_part_of_the_load() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 
 from kdops.diagnose.evidence import Evidence, Stretch
 from kdops.diagnose.finding import Confidence, Finding, Severity
@@ -15,6 +16,8 @@ _REACHED = 20
 """The fewest steps that must have come to a draft position before its acceptance is judged."""
 _NEVER, _OFTEN = 0.05, 0.3
 _MISMATCH, _BAD_INPUT = 1.15, 2.0
+_FIRST = 0.75
+"""Acceptance at the first position over the mean of the next two, below which the input is suspect."""
 _STEPS = 200
 
 
@@ -88,21 +91,58 @@ def beyond_training(e: Evidence) -> tuple[Finding, ...]:
 
 
 def wrong_from_the_start(e: Evidence) -> tuple[Finding, ...]:
-    """Acceptance is low everywhere, from the first token of the shortest prompt."""
+    """Acceptance is low from the first token of the shortest prompt, or at the first position of a block."""
     best_past = max((v for p in e.past if p.quantity == "AL" for v in p.before), default=None)
-    for arm, stretches in speculating(e.stretches).items():
-        steps = sum(sum(s.histogram) for s in stretches)
-        best = max(s.acceptance_length or 1 for s in stretches)
-        accepted = sum(i * n for s in stretches for i, n in enumerate(s.histogram))
-        if steps < _STEPS or not accepted or best > _BAD_INPUT:
+    for arm, found in _histograms(e).items():
+        steps = sum(map(sum, found.values()))
+        accepted = sum(i * n for cells in found.values() for i, n in enumerate(cells))
+        best = max(
+            1 + sum(i * n for i, n in enumerate(cells)) / max(1, sum(cells)) for cells in found.values()
+        )
+        if steps < _STEPS or not accepted:
             continue
-        if best_past is not None and best > 0.6 * best_past:
-            continue
-        seen = [f"{arm or 'the engine'}: AL at most {best:.2f} on any text, {steps:,} steps"]
-        if best_past:
-            seen.append(f"up to {best_past:.2f} before on this host")
-        return (_mismatch(e, seen) if best <= _MISMATCH else _input(e, seen, best_past is not None),)
+        name, known = arm or "the engine", best_past is not None and best <= _FALLS * best_past
+        seen = [f"{name}: AL at most {best:.2f} on any text, {steps:,} steps"]
+        seen += [f"up to {best_past:.2f} before on this host"] if best_past else []
+        if best <= _MISMATCH:
+            return (_mismatch(e, seen),)
+        if best <= _BAD_INPUT and (known or best_past is None):
+            return (_input(e, seen, known),)
+        if first := _first_position(found):
+            return (_input(e, [first, *seen], known),)
     return ()
+
+
+def _histograms(e: Evidence) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Return arm → text → histogram of accepted drafts; the engine's counters where nothing was measured."""
+    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    for arm, stretches in speculating(e.stretches).items():
+        for s in stretches:
+            if s.histogram and s.text != "context":
+                found.setdefault(arm, {})[s.text] = s.histogram
+    if not found and e.counters and e.counters.steps and e.counters.at:
+        reached = [e.counters.steps, *e.counters.at, 0]
+        cells = tuple(max(0, now - then) for now, then in itertools.pairwise(reached))
+        found[e.profile] = {"": cells}
+    return found
+
+
+def _first_position(found: Mapping[str, Sequence[int]]) -> str:
+    """Return in words that drafts fail at the first position more than after it, or nothing.
+
+    A sound drafter guesses its first position as well as the later ones, given the ones before.
+    """
+    ratios = {}
+    for text, histogram in found.items():
+        shares = _conditional(histogram)
+        if 2 in shares and 3 in shares and shares[2] + shares[3] > 0:
+            ratios[text] = 2 * shares[1] / (shares[2] + shares[3])
+    low = [text for text, ratio in ratios.items() if ratio <= _FIRST]
+    if not low or 2 * len(low) < len(ratios):
+        return ""
+    text = min(low, key=ratios.__getitem__)
+    where = f" on {text}" if text else ""
+    return f"share accepted at each position{where}, given the ones before: {_shares(found[text])}"
 
 
 def _mismatch(e: Evidence, seen: list[str]) -> Finding:
@@ -127,8 +167,8 @@ def _input(e: Evidence, seen: list[str], known: bool) -> Finding:
         "the drafter gets a wrong input",
         Severity.SLOW,
         Confidence.PROBABLE if known else Confidence.POSSIBLE,
-        "drafts are poor from the first token on, at every context: slot 0 fed the mask embedding instead of "
-        "the last token, hidden states of the wrong layers, or a wrong rope",
+        "drafts are poor from the first token and the first position on, at every context: slot 0 fed the "
+        "mask embedding instead of the last token, hidden states of the wrong layers, or a wrong rope",
         "run kdtree-engine's own draft path (profile ddtree-chain), and report it: kdops report " + e.host,
         f"kdops ab linear ddtree-chain --host {e.host} --quick",
         tuple(seen),

@@ -8,7 +8,8 @@ from kdops.diagnose.rules.slopes import speculating
 
 _BURST, _LONG = 400, 1500
 _FLATTERS = 1.05
-_TEXTS = 2.0
+_TEXTS = 1.5
+_WINDOWS = 10
 
 
 def short_burst(e: Evidence) -> tuple[Finding, ...]:
@@ -47,25 +48,39 @@ def short_burst(e: Evidence) -> tuple[Finding, ...]:
 
 
 def text_dependent(e: Evidence) -> tuple[Finding, ...]:
-    """AL differs between kinds of text."""
-    for arm, stretches in speculating(e.stretches).items():
-        lengths = {s.text: s.acceptance_length or 1 for s in stretches if s.text not in ("", "long")}
-        if len(lengths) < 2:
-            continue
-        low, high = min(lengths, key=lengths.__getitem__), max(lengths, key=lengths.__getitem__)
-        if lengths[high] < _TEXTS * lengths[low]:
-            continue
-        return (
-            Finding(
-                "text-dependent-acceptance",
-                "acceptance depends on the text",
-                Severity.NOTE,
-                Confidence.CERTAIN,
-                "a drafter guesses repetitive text well and free reasoning badly; one number for both says "
-                "nothing about either",
-                "compare per kind of text, with prompts like those you serve: kdops ab … --prompts FILE",
-                f"kdops bench {e.host} --prompts FILE",
-                (f"{arm or 'AL'}: {lengths[high]:.2f} on {high}, {lengths[low]:.2f} on {low}",),
-            ),
-        )
-    return ()
+    """What is served accepts far less than what was measured, or one measurement less than another.
+
+    A measurement with several prompt sets says so itself: within one, a difference is no finding.
+    """
+    lengths: dict[str, list[float]] = {}
+    for stretches in speculating(e.stretches).values():
+        for s in stretches:
+            lengths.setdefault(s.source, []).append(s.acceptance_length or 1)
+    windows = [w.acceptance_length for g in (e.journal.generations if e.journal else ()) for w in g]
+    served = [length for length in windows if length]
+    if len(served) >= _WINDOWS:
+        lengths.setdefault("what is served", []).append(sum(served) / len(served))
+    if len(lengths) < 2:
+        return ()
+    low = min(lengths, key=lambda source: max(lengths[source]))
+    high = max((source for source in lengths if source != low), key=lambda source: max(lengths[source]))
+    if min(lengths[high]) < _TEXTS * max(lengths[low]):
+        return ()
+    return (
+        Finding(
+            "text-dependent-acceptance",
+            "acceptance depends on the text",
+            Severity.NOTE,
+            Confidence.PROBABLE,
+            "a drafter guesses repetitive text well and free reasoning badly; what was measured on one says "
+            "nothing about the other",
+            "compare per kind of text, with prompts like those you serve",
+            f"kdops bench {e.host} --prompts FILE",
+            (f"AL {_span(lengths[high])} in {high}, {_span(lengths[low])} in {low}",),
+        ),
+    )
+
+
+def _span(values: list[float]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} to {high:.2f}"
