@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 WHERE = typer.Argument(None, metavar="[HOST]", help="A host, a group of one, or an inventory of one.")
 RUN = typer.Option(None, "--run", metavar="RUN", help="A measurement instead: kdops ab list names them.")
 JOURNAL = typer.Option(None, "--journal", metavar="FILE", help="A journal instead; - is stdin.")
+TOKENS = typer.Option(
+    None, "--tokens", min=1, help="With --journal: tokens generated in it; tells how much of them it holds."
+)
 REPORT = typer.Option(None, "--report", metavar="FILE", help="An archive of kdops report instead.")
 _WIDTH, _LABEL = 80, 12
 
@@ -36,6 +39,7 @@ def diagnose(
     run: str | None = RUN,
     journal: Path | None = JOURNAL,
     report: Path | None = REPORT,
+    tokens: int | None = TOKENS,
     inventory: Path | None = INVENTORY,
     as_json: bool = JSON,
 ) -> None:
@@ -52,7 +56,11 @@ def diagnose(
             cause="name a host, or one of --run, --journal, --report",
             remedy="kdops diagnose HOST",
         )
-    evidence = _evidence(name, run, journal, report, inventory)
+    if tokens is not None and journal is None:
+        raise UsageError(
+            "--tokens needs --journal", cause="other sources count by themselves", remedy="leave it out"
+        )
+    evidence = dataclasses.replace(_evidence(name, run, journal, report, inventory), asked_tokens=tokens)
     findings = apply(evidence)
     if as_json:
         emit_json(document(evidence, findings))
@@ -63,10 +71,13 @@ def diagnose(
 
 def document(evidence: Evidence, findings: tuple[Finding, ...]) -> dict[str, Any]:
     """Return what `--json` prints."""
+    from kdops.diagnose.summary import seen
+
     return {
         "host": evidence.host,
         "profile": evidence.profile or None,
         "findings": [{**dataclasses.asdict(finding), "link": finding.link} for finding in findings],
+        "seen": list(seen(evidence)),
         "absent": dict(evidence.absent),
     }
 
@@ -93,11 +104,14 @@ def lines(evidence: Evidence, findings: tuple[Finding, ...]) -> Iterator[str]:
         ):
             for i, text in enumerate(texts):
                 yield from _labelled(label if i == 0 else "", text)
-    if evidence.absent:
-        yield ""
-        yield "not looked at:"
-        for source, why in sorted(evidence.absent.items()):
-            yield from textwrap.wrap(f"  {source}: {why}", _WIDTH, subsequent_indent="    ")
+    from kdops.diagnose.summary import seen
+
+    missing = [f"{source}: {why}" for source, why in sorted(evidence.absent.items())]
+    for title, told in (("seen", seen(evidence)), ("not looked at", missing)):
+        if told:
+            yield from ("", f"{title}:")
+        for text in told:
+            yield from textwrap.wrap(f"  {text}", _WIDTH, subsequent_indent="    ")
 
 
 def _labelled(label: str, text: str) -> list[str]:

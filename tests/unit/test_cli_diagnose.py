@@ -60,6 +60,16 @@ def test_stdin_and_json() -> None:
     assert "measurement" in told["absent"]
 
 
+def test_the_coverage_of_a_journal() -> None:
+    story = str(SCENARIOS / "story1.log")
+    done = kdops("--journal", story, "--tokens", "1500", "--json")
+    told = json.loads(done.stdout)
+    assert [finding["id"] for finding in told["findings"]] == ["incomplete-source"]
+    assert "coverage 46%: AL 2.92 is an estimate" in told["findings"][0]["evidence"][0]
+    assert "237 logged steps commit 692 tokens: AL 2.92, coverage 46%" in told["seen"]
+    assert "coverage unknown" in kdops("--journal", story).stdout.decode()
+
+
 def test_a_journal_without_anything_wrong() -> None:
     done = kdops("--journal", "-", stdin=b"\xff\xfe hello\n")
     assert done.returncode == 0
@@ -112,6 +122,7 @@ def test_odd_files_in_an_archive_do_no_harm(tmp_path: Path, name: str, text: str
         ("--journal", "/"),
         ("--report", "/nonexistent"),
         ("--report", __file__),
+        ("lab0", "--tokens", "3"),
     ],
     ids=str,
 )

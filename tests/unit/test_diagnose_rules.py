@@ -29,6 +29,7 @@ from kdops.diagnose.evidence import (
 from kdops.diagnose.failures import classify
 from kdops.diagnose.finding import Confidence, Finding
 from kdops.diagnose.rules.table import IDS
+from kdops.diagnose.summary import seen
 from kdops.fleet import engine_config, load
 from kdops.fleet.gpus import BY_ID
 from kdops.fleet.settings import values
@@ -226,6 +227,18 @@ def find(evidence: Evidence, id_: str) -> Finding:
 
 def test_a_healthy_engine_gets_no_finding() -> None:
     assert diagnose(HEALTHY) == ()
+
+
+def test_what_was_seen_is_said_without_a_finding() -> None:
+    told = "\n".join(seen(HEALTHY))
+    assert "unit active, restarts 0" in told
+    assert (
+        "linear: 30.0 ms at 64 tokens, 46.3 ms at 185,000: 0.09 ms each 1,000 tokens, 2.0 times the floor"
+        in told
+    )
+    assert "GPUs busy 95%, 400 W" in told
+    assert "AL 3.2, on this host before 3.1 to 3.3" in told
+    assert seen(Evidence()) == ()
 
 
 def test_no_evidence_gives_no_finding() -> None:
