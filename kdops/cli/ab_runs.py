@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 def finish(id_: str, store: Store, as_json: bool) -> None:
     """Analyse a complete run, keep what later runs need of it, and show it."""
-    result = _result(id_, store)
+    result = result_of(id_, store)
     store.set_state(id_, "done", _floor_of(result))
     recording.measured(result, store)
     _show(result, store, as_json)
 
 
-def _result(id_: str, store: Store) -> RunResult:
+def result_of(id_: str, store: Store) -> RunResult:
+    """Return the result of a stored run. Raises KdopsError if legs are missing."""
     from kdops.bench import run
 
     stored = store.run(id_)
@@ -47,7 +48,7 @@ def _floor(host: str, but: str, store: Store) -> float:
 
 def show(id_: str, store: Store, as_json: bool) -> None:
     """Show a measured run. Ends with its exit code."""
-    _show(_result(id_, store), store, as_json)
+    _show(result_of(id_, store), store, as_json)
 
 
 def _show(result: RunResult, store: Store, as_json: bool) -> None:
@@ -88,7 +89,7 @@ def list_runs(store: Store, as_json: bool) -> None:
 
 def show_both(one: str, another: str, store: Store) -> None:
     """Show two runs side by side, without a verdict: their legs were not drawn in one order."""
-    first, second = _result(one, store), _result(another, store)
+    first, second = result_of(one, store), result_of(another, store)
     rows = [("SET", "ARM", first.run, second.run, "RATIO")]
     for arm in first.arms:
         other = next((one for one in second.arms if one.name == arm.name), None)

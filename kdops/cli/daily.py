@@ -158,7 +158,7 @@ def _act(action: str, name: str, inventory: Path | None, *, now: bool, as_json: 
         say(f"{host.name}: no longer watching; the {action} goes on: see kdops status {host.name}")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     if not ended.ok:
-        raise _not_started(host, ended)
+        raise not_started(host, ended)
     if as_json:
         emit_json({"host": host.name, "action": action, "unit": dataclasses.asdict(ended.unit)})
     elif action == "stop":
@@ -167,7 +167,8 @@ def _act(action: str, name: str, inventory: Path | None, *, now: bool, as_json: 
         emit(f"{host.name}: ready")
 
 
-def _not_started(host: Host, ended: Ended) -> KdopsError:
+def not_started(host: Host, ended: Ended) -> KdopsError:
+    """Return the error for an action that ended otherwise than asked."""
     from kdops.guard.explain import failed_start
     from kdops.guard.systemd import Unit
 

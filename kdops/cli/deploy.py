@@ -65,10 +65,10 @@ def deploy(
     host, config = _configured(name, profile, changes, inventory)
     new = _bundle(config, host)
     if check or diff:
-        _show_check(host, new, _options(host, config, why), with_diff=diff, as_json=as_json)
+        _show_check(host, new, options(host, config, why), with_diff=diff, as_json=as_json)
         return
     with display() as shown:
-        done = client.deploy(host, new, _options(host, config, why), shown)
+        done = client.deploy(host, new, options(host, config, why), shown)
     recording.deployed(host, new, done.outcome)
     _show(host, done, as_json)
 
@@ -109,7 +109,7 @@ def rollback(
     target = rollback.target(host, to)
     say(f"rolling back to {target.release}")
     with display() as shown:
-        done = client.deploy(host, target, _options(host, None, why), shown)
+        done = client.deploy(host, target, options(host, None, why), shown)
     _show(host, done, as_json)
 
 
@@ -186,7 +186,8 @@ def _bundle(config: EngineConfig, host: Host) -> Bundle:
     return bundle.build(config, host)
 
 
-def _options(host: Host, config: EngineConfig | None, why: str) -> Options:
+def options(host: Host, config: EngineConfig | None, why: str) -> Options:
+    """Return lease and time limits for the host; config: of what starts, None for a release that is there."""
     from kdops.deploy.client import Options, seconds
 
     start = float(config.start_timeout) if config else 1800.0

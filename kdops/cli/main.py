@@ -10,7 +10,7 @@ import traceback
 import typer
 
 from kdops import __version__, paths
-from kdops.cli import ab, config, daily, deploy, diagnose, generate, lab
+from kdops.cli import ab, config, daily, deploy, diagnose, generate, lab, tui
 from kdops.cli.output import say, show_error
 from kdops.errors import ExitCode, KdopsError
 
@@ -67,6 +67,7 @@ deploy.register(app)
 diagnose.register(app)
 generate.register(app)
 lab.register(app)
+tui.register(app)
 
 
 def main() -> None:

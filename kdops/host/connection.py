@@ -48,7 +48,9 @@ class RunResult:
 
 
 class HostConnection:
-    """A lazy connection to `host`: opened by the first call, closed by `with` or close(). For one thread.
+    """A lazy connection to `host`: opened by the first call, closed by `with` or close().
+
+    Threads may share it: each call is a channel of its own, and the first one connects for all.
 
     timeout: seconds for each hop's connect and login (default: ConnectTimeout of ssh, else 5).
     Every method raises UnreachableError when the host is out of reach, its key is not trusted,
@@ -59,6 +61,7 @@ class HostConnection:
         self.host = host
         self._timeout = timeout
         self._hops: Hops | None = None
+        self._opening = threading.Lock()
         become = host.variables.get("ansible_become", False)
         self._sudo = ("sudo", "-n", "--") if str(become).lower() in ("true", "yes", "1") else ()
 
@@ -72,11 +75,12 @@ class HostConnection:
 
     def open(self) -> paramiko.Transport:
         """Connect unless connected; return the transport."""
-        if self._hops and self._hops.last.transport.is_active():
-            return self._hops.last.transport
-        self.close()
-        self._hops = Hops(self.host.name, resolve(self.host.ssh), self._timeout)
-        return self._hops.last.transport
+        with self._opening:
+            hops = self._hops
+            if hops is None or not hops.last.transport.is_active():
+                self.close()
+                hops = self._hops = Hops(self.host.name, resolve(self.host.ssh), self._timeout)
+            return hops.last.transport
 
     def close(self) -> None:
         """Close the connection; the next call opens a new one."""
@@ -119,13 +123,16 @@ class HostConnection:
             raise _failed(self.host.name, result)
         return result
 
-    def stream(self, argv: Sequence[str]) -> Iterator[bytes]:
+    def stream(self, argv: Sequence[str], stdin: bytes = b"") -> Iterator[bytes]:
         """Yield stdout of `argv` as it arrives, in pieces of any size; stderr is dropped.
+
+        stdin: at most a few kilobytes; it is sent before anything is read.
 
         Raises UnreachableError when the link breaks or the host is silent to keep-alives;
         ends when the command ends with status 0, else raises KdopsError.
         """
         with self._channel(argv, _OPEN_S) as channel:
+            channel.sendall(stdin)
             channel.shutdown_write()
             err = bytearray()
             while True:

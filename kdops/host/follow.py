@@ -8,6 +8,7 @@ every entry moves the cursor on and none depends on how the host's journalctl wa
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -57,13 +58,16 @@ def read(connection: HostConnection, query: Query) -> list[Entry]:
     return _newest(connection, query)[0]
 
 
-def follow(host: Host, query: Query, note: Callable[[str], None]) -> Iterator[Entry]:
+def follow(
+    host: Host, query: Query, note: Callable[[str], None], shared: HostConnection | None = None
+) -> Iterator[Entry]:
     """Yield the entries of read(), then each new one as it is written, for ever.
 
-    A broken link is told through `note` and mended. Raises UnreachableError only if the first connection
-    fails or the host shows another key on a later one.
+    shared: a connection of the caller's to use, which stays open. A broken link is told through `note` and
+    mended. Raises UnreachableError only if the first connection fails or the host shows another key on a
+    later one.
     """
-    with HostConnection(host) as connection:
+    with contextlib.nullcontext(shared) if shared else HostConnection(host) as connection:
         # Whatever is written after this moment is new, should there be no entry yet to go on from.
         started = connection.run(["date", "+%s"], check=True).text.strip()
         found, cursor = _newest(connection, query)
@@ -87,7 +91,8 @@ def follow(host: Host, query: Query, note: Callable[[str], None]) -> Iterator[En
                 raise
             except KdopsError as error:
                 why = error.cause if isinstance(error, UnreachableError) else f"journalctl: {error.cause}"
-            connection.close()
+            if not shared:
+                connection.close()
             if not failures:
                 note(f"{host.name}: link lost ({why}); connecting again")
             time.sleep(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)])

@@ -1,5 +1,9 @@
 """Runs on the host, piped to `python3 - SERVICE PORT`: reads one service's state, prints one JSON document.
 
+With `INTERVAL PREFIXES` after those it prints one a line every INTERVAL seconds until its reader is gone,
+with only the metrics whose names begin with one of PREFIXES (comma-separated). While a load client of kdops
+measures, it asks nothing but whether that is so.
+
 Standard library only (Python 3.9 or newer) and read-only, so that it works before anything is deployed.
 Every part fails alone: what cannot be read is null, with the reason under "errors".
 """
@@ -14,6 +18,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +30,7 @@ PROPERTIES = (
     "StateChangeTimestampMonotonic,Job"
 )
 GPU_FIELDS = "index,name,memory.used,memory.total,utilization.gpu,temperature.gpu,power.draw,clocks.sm"
+THROTTLE_FIELD = "clocks_throttle_reasons.active"
 # An allow-list: /server_info also tells the API key.
 SERVER_INFO = """
     version model_path served_model_name speculative_algorithm speculative_num_draft_tokens
@@ -134,8 +140,15 @@ def known_info(text: str) -> dict[str, Any]:
 def gpus() -> list[list[str]]:
     if not shutil.which("nvidia-smi"):
         return []
-    lines = output("nvidia-smi", f"--query-gpu={GPU_FIELDS}", "--format=csv,noheader,nounits").splitlines()
-    return [[cell.strip() for cell in line.split(",")] for line in lines]
+    try:
+        text = query(f"{GPU_FIELDS},{THROTTLE_FIELD}")
+    except RuntimeError:  # a driver that does not know the newer or older name of that field
+        text = query(GPU_FIELDS)
+    return [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
+
+
+def query(fields: str) -> str:
+    return output("nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits")
 
 
 def disk(path: Path) -> int:
@@ -144,7 +157,8 @@ def disk(path: Path) -> int:
     return shutil.disk_usage(path).free
 
 
-def main(service: str, port: int) -> None:
+def report(service: str, port: int) -> dict[str, Any]:
+    errors.clear()
     unit = f"kdtree-{service}.service"
     release = CURRENT.resolve() if CURRENT.is_symlink() else None
     manifest = part("manifest", document, release / "manifest.json") if release else None
@@ -153,7 +167,7 @@ def main(service: str, port: int) -> None:
         later_engine = pool.submit(part, "engine", engine, service, manifest, port)
         properties = part("systemd", show, unit) or {}
         fragment = properties.get("FragmentPath")
-        report = {
+        return {
             "unit": unit,
             "properties": properties,
             "unit_sha256": part("unit", sha256, Path(fragment)) if fragment else None,
@@ -172,8 +186,45 @@ def main(service: str, port: int) -> None:
             "engine": later_engine.result(),
             "errors": errors,
         }
-    print(json.dumps(report))
+
+
+def measuring() -> bool:
+    """Is a load client of kdops (bench/client.py) at work here?"""
+    if not any(Path(tempfile.gettempdir()).glob("kdops-load.*")):
+        return False
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if b"/kdops-load." in path.read_bytes():
+                return True
+        except OSError:
+            continue  # it has just ended
+    return False
+
+
+def sample(service: str, port: int, prefixes: tuple[str, ...]) -> dict[str, Any]:
+    if measuring():
+        return {"paused": True, "time": time.time()}
+    told = report(service, port)
+    found = told["engine"] or {}
+    if found.get("metrics"):
+        kept = (line for line in found["metrics"].splitlines() if line.startswith(prefixes))
+        found["metrics"] = "\n".join(kept) + "\n"
+    return told
+
+
+def sample_for_ever(service: str, port: int, interval: float, prefixes: tuple[str, ...]) -> None:
+    due = time.monotonic()
+    while True:
+        print(json.dumps(sample(service, port, prefixes)), flush=True)
+        due = max(due + interval, time.monotonic())
+        time.sleep(max(0.0, due - time.monotonic()))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    try:
+        if len(sys.argv) > 3:
+            sample_for_ever(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), tuple(sys.argv[4].split(",")))
+        else:
+            print(json.dumps(report(sys.argv[1], int(sys.argv[2]))))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader is gone; so is the wish to flush

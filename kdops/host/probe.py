@@ -28,8 +28,7 @@ def probe(connection: HostConnection, timeout: float = 10.0) -> HostStatus:
     Raises UnreachableError, or KdopsError when the host has no python3 or its answer is no report.
     """
     host = connection.host
-    port = host.variables.get("engine_port", _DEFAULT_PORT)
-    argv = ["python3", "-", host.service, str(port) if str(port).isdecimal() else str(_DEFAULT_PORT)]
+    argv = ["python3", "-", host.service, engine_port(host)]
     result = connection.run(argv, stdin=_SCRIPT.read_bytes(), timeout=timeout)
     try:
         report = json.loads(result.stdout)
@@ -44,6 +43,12 @@ def probe(connection: HostConnection, timeout: float = 10.0) -> HostStatus:
             evidence=said or tuple(result.text.splitlines()[:5]),
         )
     return parse(host.name, report)
+
+
+def engine_port(host: Host) -> str:
+    """Return the port in the inventory, for a host whose release names none."""
+    port = str(host.variables.get("engine_port", _DEFAULT_PORT))
+    return port if port.isdecimal() else str(_DEFAULT_PORT)
 
 
 def each(hosts: Sequence[Host], ask: Callable[[Host], T], deadline: float) -> list[T | KdopsError]:

@@ -9,6 +9,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 TRIAL_DROP_IN = "50-kdops-trial.conf"
+_THROTTLE = {
+    0x04: "power cap",
+    0x08: "hardware slowdown",
+    0x20: "thermal",
+    0x40: "hardware thermal",
+    0x80: "power brake",
+}
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,10 @@ class EngineState:
 
 @dataclass(frozen=True)
 class GpuSample:
-    """One GPU: memory in MiB, utilization in percent, °C, W, MHz; None where the driver has no value."""
+    """One GPU: memory in MiB, utilization in percent, °C, W, MHz; None where the driver has no value.
+
+    throttle: why its clock is held down now, besides being idle or set so; nvmlClocksThrottleReasons of NVML.
+    """
 
     index: str
     name: str
@@ -71,6 +81,7 @@ class GpuSample:
     temperature: float | None
     power: float | None
     clock: float | None
+    throttle: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -246,9 +257,17 @@ def _engine(engine: Mapping[str, Any]) -> EngineState | None:
 
 
 def _gpu(row: list[Any]) -> GpuSample:
-    cells = [_text(cell) for cell in row] + [""] * 8
+    cells = [_text(cell) for cell in row] + [""] * 9
     used, total, busy, heat, power, clock = map(_number, cells[2:8])
-    return GpuSample(cells[0], cells[1], used, total, busy, heat, power, clock)
+    return GpuSample(cells[0], cells[1], used, total, busy, heat, power, clock, _throttle(cells[8]))
+
+
+def _throttle(mask: str) -> tuple[str, ...]:
+    try:
+        bits = int(mask, 16)
+    except ValueError:
+        return ()
+    return tuple(word for bit, word in _THROTTLE.items() if bits & bit)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
+
+_COMMITS = "kdtree_commit_length_bucket"
+
+SHOWN = (
+    "sglang:num_running_reqs",
+    "sglang:num_queue_reqs",
+    "sglang:gen_throughput",
+    "sglang:spec_accept_length",
+    "sglang:generation_tokens_total",
+    "sglang:num_requests_total",
+    "sglang:spec_verify_calls_total",
+    "sglang:token_usage",
+    "sglang:num_used_tokens",
+    _COMMITS,
+)
+"""The metrics that `parse` reads; a sampler need not carry more."""
 
 
 @dataclass(frozen=True)
 class EngineMetrics:
     """running, queued: requests. throughput: tokens/s of SGLang's last log window. counters: since boot.
 
-    accept_length is SGLang's own window value: all tokens over steps, not AL.
+    accept_length is SGLang's own window value: all tokens over steps, not AL. kv_use: share of the KV pool in
+    use, 0 to 1; kv_tokens: tokens in use. commits[i]: steps since boot that committed i + 1 tokens, as
+    kdtree-engine counts them (empty for other engines); their means are AL.
     """
 
     running: int | None = None
@@ -22,6 +41,9 @@ class EngineMetrics:
     generated: int | None = None
     requests: int | None = None
     verify_steps: int | None = None
+    kv_use: float | None = None
+    kv_tokens: int | None = None
+    commits: tuple[int, ...] = ()
 
 
 def parse(text: str) -> EngineMetrics:
@@ -30,10 +52,16 @@ def parse(text: str) -> EngineMetrics:
     Series of several schedulers are added; those of one priority are left out (the total holds them).
     """
     sums: dict[str, float] = {}
+    below: dict[float, float] = {}
     try:
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
-                if not sample.labels.get("priority") and math.isfinite(sample.value):
+                if sample.labels.get("priority") or not math.isfinite(sample.value):
+                    continue
+                if sample.name == _COMMITS:
+                    bound = float(sample.labels["le"])
+                    below[bound] = below.get(bound, 0.0) + sample.value
+                else:
                     sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
     except (ValueError, IndexError, KeyError, TypeError, AttributeError):
         pass  # a torn answer: what came before it counts
@@ -50,4 +78,16 @@ def parse(text: str) -> EngineMetrics:
         generated=count("sglang:generation_tokens_total"),
         requests=count("sglang:num_requests_total"),
         verify_steps=count("sglang:spec_verify_calls_total"),
+        kv_use=sums.get("sglang:token_usage"),
+        kv_tokens=count("sglang:num_used_tokens"),
+        commits=_commits(below),
     )
+
+
+def _commits(below: Mapping[float, float]) -> tuple[int, ...]:
+    """Return the steps of each commit length from the cumulative buckets (bound → steps up to it)."""
+    lengths = sorted(bound for bound in below if math.isfinite(bound))
+    if lengths != [float(length) for length in range(1, len(lengths) + 1)]:
+        return ()
+    steps = [below[length] for length in lengths]
+    return tuple(max(0, int(now - before)) for now, before in zip(steps, [0.0, *steps], strict=False))

@@ -1,0 +1,57 @@
+"""One host's state again and again, through one channel: the probe's script stays there and writes lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from kdops.errors import KdopsError
+from kdops.host import on_host
+from kdops.host.connection import HostConnection
+from kdops.host.probe import engine_port
+
+MOST_BYTES = 1 << 24
+
+
+def reports(
+    connection: HostConnection, interval: float, metrics: tuple[str, ...]
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the probe's document (`status.parse` reads it) every `interval` seconds.
+
+    While kdops measures there, nothing is asked and the document is {"paused": true, "time": seconds}.
+    metrics: prefixes of the names to carry over. Raises UnreachableError when the link breaks, KdopsError
+    when the host has no python3 or its answer is no report.
+    """
+    host = connection.host
+    argv = ["python3", "-", host.service, engine_port(host), f"{interval:g}", ",".join(metrics)]
+    script = Path(on_host.__file__).read_bytes()
+    rest = b""
+    for piece in connection.stream(argv, stdin=script):
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield _document(host.name, line)
+        if len(rest) > MOST_BYTES:
+            raise _no_report(host.name, rest)
+    raise _no_report(host.name, rest)
+
+
+def _document(name: str, line: bytes) -> Mapping[str, Any]:
+    try:
+        told = json.loads(line)
+    except (ValueError, RecursionError):
+        told = None
+    if not isinstance(told, dict):
+        raise _no_report(name, line)
+    return told
+
+
+def _no_report(name: str, line: bytes) -> KdopsError:
+    return KdopsError(
+        f"{name}: the host's state cannot be read",
+        cause=f"the sampler there said {line[:120].decode(errors='replace')!r}"
+        if line
+        else "the sampler there ended",
+        remedy="check that python3 (3.9 or newer) runs there; a login script must print nothing",
+    )

@@ -1,0 +1,195 @@
+"""What can be done to a host: the same functions as the command line's, with its plan and its command."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kdops import fleet
+from kdops.cli.daily import not_started
+from kdops.cli.deploy import options, summary
+from kdops.deploy import bundle as bundles
+from kdops.deploy import client, rollback
+from kdops.deploy.bundle import Bundle
+from kdops.deploy.progress import Display
+from kdops.errors import ExitCode, KdopsError
+from kdops.fleet import EngineConfig, Host, profile_names
+from kdops.host import HostConnection, service
+from kdops.host.status import UnitState
+from kdops.text import printable
+
+WHY = "from kdops tui"
+
+
+@dataclass(frozen=True)
+class Action:
+    """name: the command of kdops. changes: it touches the host, so it needs --write."""
+
+    name: str
+    words: str
+    changes: bool = True
+
+
+ACTIONS = (
+    Action("deploy", "deploy the inventory's profile"),
+    Action("profile", "switch profile: deploy another one"),
+    Action("restart", "restart: drain, stop, start"),
+    Action("start", "start"),
+    Action("stop", "stop: drain, stop"),
+    Action("rollback", "roll back to the release before"),
+    Action("check", "check: would a deploy be accepted, and fit?", changes=False),
+    Action("diagnose", "diagnose: why is it slow, or down?", changes=False),
+    Action("report", "report: everything about it in one file", changes=False),
+)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An action that needs only a yes. plan: what will change; effect: what that means for requests.
+
+    run: does it, telling progress, and returns how it ended; raises KdopsError.
+    """
+
+    title: str
+    command: str
+    effect: str
+    plan: Sequence[str]
+    run: Callable[[Display], str]
+    ask: bool = True
+
+
+def choices(write: bool, known: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Return (id, words, why not) of every action. known: kdops's commands in this installation."""
+    found = []
+    for action in ACTIONS:
+        missing = not action.changes and action.name not in known
+        why = (
+            "not in this kdops"
+            if missing
+            else "read-only: start with --write"
+            if action.changes and not write
+            else ""
+        )
+        found.append((action.name, action.words, why))
+    return found
+
+
+def profiles(host: Host) -> list[str]:
+    """Return the profiles that a host can be switched to."""
+    return list(profile_names(host))
+
+
+def prepare(name: str, host: Host, profile: str | None = None) -> Prepared:
+    """Find out what the action would do; asks the host. Raises KdopsError."""
+    if name in ("deploy", "profile"):
+        return _deploy(host, profile)
+    if name == "rollback":
+        return _rollback(host)
+    if name in ("start", "stop", "restart"):
+        return _service(name, host)
+    return _command(name, host)
+
+
+def _deploy(host: Host, profile: str | None) -> Prepared:
+    config = fleet.engine_config(host, profile, {})
+    made = bundles.build(config, host)
+    command = ["kdops", "deploy", host.name, *(["--profile", profile] if profile else []), "--why", WHY]
+    return _transaction("deploy", host, config, made, command)
+
+
+def _rollback(host: Host) -> Prepared:
+    made = rollback.target(host, None)
+    return _transaction("roll back", host, None, made, ["kdops", "rollback", host.name, "--why", WHY])
+
+
+def _transaction(
+    verb: str, host: Host, config: EngineConfig | None, made: Bundle, command: Sequence[str]
+) -> Prepared:
+    planned = client.make_plan(host, made)
+    lines = [*planned.changes, *(f"drift: {line}" for line in planned.drift)]
+    effect = (
+        f"{host.name}: its engine drains and stops; {made.release} loads, is tested and serves,"
+        " or what serves now comes back"
+        if lines
+        else f"{host.name}: nothing to change, {planned.release} serves; no request is touched"
+    )
+
+    def run(display: Display) -> str:
+        done = client.deploy(host, made, options(host, config, WHY), display)
+        if done.outcome is None:
+            return f"{host.name}: nothing to change, release {done.plan.release} serves"
+        return f"{host.name}: {summary(done.outcome, done.plan.serving)}"
+
+    return Prepared(
+        f"{verb} {host.name}: {made.release}", _shell(command, host), effect, lines or ["no change"], run
+    )
+
+
+def _service(name: str, host: Host) -> Prepared:
+    effects = {
+        "start": "the engine loads and serves",
+        "stop": "running requests are finished, then nobody is served",
+        "restart": "running requests are finished, then nobody is served until it has loaded again",
+    }
+
+    def run(display: Display) -> str:
+        def progress(unit: UnitState) -> None:
+            words = f"  {unit.status_text}" if unit.main_pid and unit.status_text else ""
+            display.note(f"{unit.active} ({unit.sub}){words}")
+
+        with HostConnection(host) as connection:
+            ended = service.act(connection, service.Action(name), now=False, progress=progress)
+        if not ended.ok:
+            raise not_started(host, ended)
+        return f"{host.name}: stopped" if name == "stop" else f"{host.name}: ready"
+
+    unit = f"kdtree-{host.service}.service"
+    plan = [f"systemctl {name} {unit}"]
+    return Prepared(
+        f"{name} {host.name}",
+        _shell(["kdops", name, host.name], host),
+        f"{host.name}: {effects[name]}",
+        plan,
+        run,
+    )
+
+
+def _command(name: str, host: Host) -> Prepared:
+    arguments = [name, host.name, "-i", str(host.inventory)]
+
+    def run(display: Display) -> str:
+        with subprocess.Popen(
+            [sys.executable, "-m", "kdops.cli.main", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                display.note(line.rstrip("\n"))
+        if process.returncode:
+            raise KdopsError(
+                f"kdops {name} ended with exit code {process.returncode}",
+                cause="see above",
+                remedy="as it says",
+                code=ExitCode(process.returncode),
+            )
+        return f"kdops {name} has ended"
+
+    return Prepared(
+        f"{name} {host.name}",
+        _shell(["kdops", name, host.name], host),
+        f"{host.name}: it is only read",
+        [],
+        run,
+        ask=False,
+    )
+
+
+def _shell(command: Sequence[str], host: Host) -> str:
+    return printable(shlex.join([*command, "-i", str(host.inventory)]))

@@ -1,0 +1,408 @@
+"""The dashboard: four views over one feed; every key goes through the table in `keys`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from textual import events, work
+from textual.app import App, ComposeResult, SystemCommand
+from textual.binding import BindingType
+from textual.screen import Screen
+from textual.widgets import ContentSwitcher, Input, Static
+
+from kdops.errors import KdopsError
+from kdops.fleet import Host
+from kdops.host import HostConnection
+from kdops.tui import keys
+from kdops.tui.ab_view import AbView
+from kdops.tui.background import Background
+from kdops.tui.details import Details, fetch
+from kdops.tui.dialogs import Help
+from kdops.tui.doing import Doing
+from kdops.tui.feed import Failed, Feed, Heard, Lines, Said
+from kdops.tui.findings import findings_text
+from kdops.tui.fleet_view import FleetView
+from kdops.tui.history import History
+from kdops.tui.host_view import HostView
+from kdops.tui.journal_view import JournalView
+from kdops.tui.measuring import Measuring
+from kdops.tui.sample import Sample, build, failed, waiting
+from kdops.tui.themes import DARK, THEMES, Colours, colours
+from kdops.tui.top import hints, top_line
+
+TICK_S = 0.2
+DRAW_S = 1.0
+
+
+class Main(Screen[object]):
+    """The screen behind all boxes. A key that no field wants comes here."""
+
+    AUTO_FOCUS = ""
+
+    async def on_key(self, event: events.Key) -> None:
+        app = self.app
+        if isinstance(app, Dashboard):
+            await app.press(event)
+
+
+class Dashboard(App[None]):
+    """kdops tui. hosts: those that can be acted on (none: a recording). write: actions may change them."""
+
+    CSS_PATH = "app.tcss"
+    TITLE = "kdops"
+    BINDINGS: ClassVar[list[BindingType]] = []
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012
+        (0, "-narrow"),
+        (150, "-wide"),
+        (200, "-huge"),
+    ]
+
+    def __init__(
+        self,
+        feed: Feed,
+        hosts: Mapping[str, Host] | None = None,
+        *,
+        connections: Mapping[str, HostConnection] | None = None,
+        write: bool = False,
+        changed_keys: Mapping[str, str] | None = None,
+        keys_file: str = "",
+        theme: str = DARK.name,
+        view: str = "fleet",
+    ) -> None:
+        super().__init__()
+        for one in THEMES:
+            self.register_theme(one)
+        self.feed, self.hosts, self.write = feed, dict(hosts or {}), write
+        self.changed_keys, self.keys_file = dict(changed_keys or {}), keys_file
+        self.background = Background()
+        self.samples: dict[str, Sample] = {name: waiting(name, feed.now()) for name in feed.hosts}
+        self.histories = {name: History() for name in feed.hosts}
+        self.doing = Doing(self)
+        self.measuring = Measuring(self)
+        self._connections = connections or {}
+        self._details: dict[str, Details] = {}
+        self._asked: dict[str, str] = {}
+        self._commands = keys.by_key(self.changed_keys)
+        self._first_view, self.first_theme = view, theme
+        self._drawn = 0.0
+        self._colours: Colours = colours(DARK)
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="top")
+        with ContentSwitcher(initial=self._first_view, id="views"):
+            yield FleetView()
+            yield HostView()
+            yield JournalView(self._colours)
+            yield AbView()
+        yield Input(id="filter", placeholder="filter", compact=True)
+        yield Static(id="hints")
+
+    def on_mount(self) -> None:
+        self.theme = self.first_theme
+        self.theme_changed_signal.subscribe(self, lambda _: self._recolour())
+        self._recolour()
+        self.query_one("#filter", Input).display = False
+        self.fleet.chosen = self.feed.hosts[0] if self.feed.hosts else None
+        self.feed.start()
+        self.set_interval(TICK_S, self.tick)
+        self._entered(self._first_view)
+
+    def on_unmount(self) -> None:
+        self.feed.stop()
+
+    # What the views share
+
+    @property
+    def fleet(self) -> FleetView:
+        return self.query_one(FleetView)
+
+    @property
+    def journal(self) -> JournalView:
+        return self.query_one(JournalView)
+
+    @property
+    def view(self) -> str:
+        """The view in front."""
+        return self.query_one("#views", ContentSwitcher).current or "fleet"
+
+    @property
+    def chosen(self) -> str | None:
+        """The host that Host, Journal and the actions are about."""
+        return self.fleet.chosen
+
+    # Time
+
+    def tick(self) -> None:
+        """Take in what came; draw the journal at once and the rest once a second."""
+        self.background.deliver()
+        for event in self.feed.drain():
+            self._take(event)
+        if self.view == "journal":
+            self.journal.work()
+        if self.view == "journal" or time.monotonic() - self._drawn >= DRAW_S:
+            self.draw()
+
+    def _take(self, event: Heard | Failed | Lines | Said) -> None:
+        if isinstance(event, Lines):
+            self.journal.add(event.host, event.entries)
+            return
+        if isinstance(event, Said):
+            self.journal.note(event.host, event.text)
+            return
+        before = self.samples.get(event.host)
+        if before is None:
+            return
+        if isinstance(event, Heard):
+            made = build(event.host, event.at, event.document, before, event.usual)
+        else:
+            made = failed(event.host, event.at, event.error, before)
+        self.samples[event.host] = made
+        self.histories[event.host].add(made)
+
+    def draw(self) -> None:
+        """Draw everything in sight."""
+        if not self.screen_stack:
+            return
+        self._drawn = time.monotonic()
+        now, shades, view = self.feed.now(), self._colours, self.view
+        base = self.screen_stack[0]
+        top = top_line(self.samples, now, self._mode(), view, keys.VIEWS, shades, self.size.width)
+        base.query_one("#top", Static).update(top)
+        own = {"fleet": self.fleet.words}.get(view, "") if view == "fleet" else ""
+        base.query_one("#hints", Static).update(hints(view, self.changed_keys, own, shades))
+        if view == "fleet":
+            self.fleet.show(self.samples, now, shades)
+        elif view == "host":
+            self._draw_host(now, shades)
+        elif view == "journal":
+            self.journal.show(shades)
+        else:
+            self.measuring.draw(shades)
+
+    def _draw_host(self, now: float, shades: Colours) -> None:
+        name = self.chosen
+        if name is None or name not in self.samples:
+            return
+        shown = self.samples[name]
+        self._ask_details(name, shown)
+        details = self._details.get(name)
+        if details is None and not self.feed.live:
+            details = Details((), (), problem="a recording holds no settings")
+        found = findings_text(name, shades)
+        base = self.screen_stack[0].query_one(HostView)
+        base.show(shown, self.histories[name], details, found, now, shades)
+
+    def _ask_details(self, name: str, shown: Sample) -> None:
+        """Ask the host once for each release and start that serves there."""
+        serving = f"{shown.row.release} {shown.status.unit.invocation}" if shown.status else ""
+        host, connection = self.hosts.get(name), self._connections.get(name)
+        if not serving or host is None or connection is None or self._asked.get(name) == serving:
+            return
+        self._asked[name] = serving
+        info = shown.status.engine.server_info if shown.status and shown.status.engine else None
+
+        def then(found: Details | Exception) -> None:
+            if isinstance(found, Details):
+                self._details[name] = found
+            else:
+                why = f"{found.title}: {found.cause}" if isinstance(found, KdopsError) else str(found)
+                self._details[name] = Details((), (), problem=why)
+
+        self.background.run(lambda: fetch(host, connection, info), then)
+
+    def _mode(self) -> Sequence[str]:
+        if not self.feed.live:
+            return ("replay",)
+        doing = [f"▶ {words}" for words in self.doing.running]
+        return (*doing, "write" if self.write else "read-only")
+
+    def _recolour(self) -> None:
+        self._colours = colours(self.current_theme)
+        self.draw()
+
+    # Keys
+
+    def get_default_screen(self) -> Screen[object]:
+        return Main()
+
+    async def press(self, event: events.Key) -> None:
+        """Do what the key means in the view in front."""
+        key = self._commands.get((self.view, event.key))
+        if key is None:
+            return
+        if isinstance(self.focused, Input) and key.name != "leave":
+            return
+        event.prevent_default()
+        event.stop()
+        await self.run_action(key.action)
+        self.draw()
+
+    def action_view(self, name: str) -> None:
+        self.query_one("#views", ContentSwitcher).current = name
+        self._entered(name)
+
+    def _entered(self, name: str) -> None:
+        if self.chosen is not None and name == "journal":
+            self.journal.open(self.chosen)
+            self.feed.follow(self.chosen)
+        if name == "ab":
+            self.measuring.refresh()
+
+    def action_move(self, by: int) -> None:
+        view = self.view
+        if view == "fleet":
+            self.fleet.move(by)
+        elif view == "host":
+            self.query_one(HostView).scroll_relative(y=by, animate=False)
+        elif view == "journal":
+            self.journal.widget.move(by)
+        else:
+            self.query_one(AbView).move(by)
+            self.measuring.refresh()
+
+    def action_page(self, by: int) -> None:
+        view = self.view
+        height = max(self.size.height - 6, 1)
+        if view == "journal":
+            self.journal.widget.move(by * height)
+        elif view == "ab":
+            self.query_one(AbView).scroll_report(by)
+        else:
+            self.action_move(by * height)
+
+    def action_edge(self, end: int) -> None:
+        if self.view == "journal":
+            self.journal.widget.edge(end)
+        else:
+            self.action_move(end * 1_000_000)
+
+    def action_host(self, by: int) -> None:
+        self.fleet.move(by)
+        self._entered(self.view)
+
+    def action_open(self) -> None:
+        self.action_view("host")
+
+    def action_sort(self) -> None:
+        self.fleet.sort_next()
+
+    def action_reverse(self) -> None:
+        self.fleet.reverse()
+
+    def action_group(self) -> None:
+        self.fleet.group_next()
+
+    def action_mode(self) -> None:
+        self.journal.next_mode()
+
+    def action_priority(self) -> None:
+        self.journal.next_priority()
+
+    def action_pause(self) -> None:
+        self.journal.widget.pause()
+
+    def action_scroll(self, by: int) -> None:
+        self.journal.widget.scroll_side(by)
+
+    @work(exclusive=True, group="search")
+    async def action_error(self, direction: int) -> None:
+        found = await self.journal.widget.error(direction)
+        self.notify(f"class {found}" if found else "no error in that direction", timeout=2)
+
+    def action_copy(self) -> None:
+        entry = self.journal.widget.current()
+        if entry is not None:
+            self.copy_to_clipboard(entry.message)
+            self.notify("copied", timeout=2)
+
+    def action_pager(self) -> None:
+        with tempfile.NamedTemporaryFile("w", suffix=".log", prefix="kdops-", errors="replace") as file:
+            file.write(self.journal.text())
+            file.flush()
+            with self.suspend():
+                subprocess.run([*shlex.split(os.environ.get("PAGER") or "less"), file.name], check=False)
+
+    def action_filter(self) -> None:
+        if self.view not in ("fleet", "journal"):
+            return
+        box = self.query_one("#filter", Input)
+        box.value = self.journal.filter.text if self.view == "journal" else self.fleet.order.pattern
+        box.display = True
+        box.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if event.input.id != "filter" or not event.input.display:
+            return
+        if self.view == "journal":
+            self.journal.set_text(event.value)
+            event.input.set_class(bool(self.journal.filter.problem()), "-wrong")
+        else:
+            self.fleet.set_filter(event.value)
+        self.draw()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if event.input.id == "filter":
+            self._close_filter()
+
+    def action_leave(self) -> None:
+        box = self.query_one("#filter", Input)
+        if box.display or (self.view == "journal" and self.journal.filter.text) or self.fleet.order.pattern:
+            box.value = ""
+            self.journal.set_text("")
+            self.fleet.set_filter("")
+            self._close_filter()
+        elif self.view != "fleet":
+            self.action_view("fleet")
+
+    def _close_filter(self) -> None:
+        box = self.query_one("#filter", Input)
+        box.display = False
+        self.set_focus(None)
+
+    def action_next_theme(self) -> None:
+        names = [one.name for one in THEMES]
+        at = names.index(self.theme) if self.theme in names else -1
+        self.theme = names[(at + 1) % len(names)]
+
+    def action_help(self) -> None:
+        self.push_screen(Help(self.changed_keys, self.keys_file))
+
+    def action_actions(self) -> None:
+        self.doing.menu(self.chosen)
+
+    def action_new_run(self) -> None:
+        self.measuring.new(self.chosen)
+
+    def action_open_run(self) -> None:
+        self.measuring.refresh()
+
+    async def action_quit(self) -> None:
+        self.doing.quit()
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Every key of this view, and Textual's own (themes, screenshots)."""
+        yield from super().get_system_commands(screen)
+        for key in keys.KEYS:
+            if key.view in ("", self.view) and key.name not in ("quit", "theme", "palette"):
+                yield SystemCommand(f"{key.help}", f"key {key.keys}", self._runner(key.action))
+
+    def _runner(self, action: str):  # type: ignore[no-untyped-def]
+        async def run() -> None:
+            await self.run_action(action)
+            self.draw()
+
+        return run
+
+
+def default_keys_file() -> Path:
+    """Return where a person's own keys are."""
+    folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return Path(os.environ.get("KDOPS_KEYS") or folder / "kdops" / "keys.toml")

@@ -1,0 +1,106 @@
+"""What the Host view asks for once, not every second: running settings, unit properties, security score."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kdops import fleet
+from kdops.errors import UsageError
+from kdops.fleet import SETTINGS, Host, redacted
+from kdops.fleet.changes import applies
+from kdops.fleet.settings import values
+from kdops.guard.smoke import compare
+from kdops.host import HostConnection
+
+UNIT_PROPERTIES = (
+    "ActiveState,SubState,Result,NRestarts,MainPID,MemoryCurrent,TasksCurrent,CPUUsageNSec,Type,User,"
+    "TimeoutStartUSec,TimeoutStopUSec,WatchdogUSec,Restart,KillMode,FragmentPath,DropInPaths,"
+    "ActiveEnterTimestamp,InvocationID"
+)
+_MANIFEST = "/opt/kdops/current/manifest.json"
+_SCORE = re.compile(r"exposure level for \S+: ([0-9.]+) (\w+)")
+
+
+@dataclass(frozen=True)
+class SettingRow:
+    """One setting of the running release. origin: where the inventory has it; note: what is odd about it."""
+
+    key: str
+    value: str
+    origin: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Details:
+    """security: systemd-analyze's score, 0 (closed) to 10, with its word; None where it has none."""
+
+    settings: tuple[SettingRow, ...]
+    unit: tuple[tuple[str, str], ...]
+    security: str | None = None
+    problem: str = ""
+
+
+def fetch(host: Host, connection: HostConnection, server_info: Mapping[str, Any] | None) -> Details:
+    """Ask the host. Raises UnreachableError."""
+    unit = f"kdtree-{host.service}.service"
+    shown = connection.run(["systemctl", "show", unit, "-p", UNIT_PROPERTIES]).text
+    pairs = [line.partition("=")[::2] for line in shown.splitlines() if "=" in line]
+    score = _SCORE.search(
+        connection.run(["systemd-analyze", "security", "--no-pager", unit], timeout=15).text
+    )
+    text = connection.run(["cat", _MANIFEST]).text
+    try:
+        manifest = json.loads(text)
+    except ValueError:
+        manifest = None
+    rows, problem = settings(host, manifest if isinstance(manifest, dict) else None, server_info)
+    order = {name: i for i, name in enumerate(UNIT_PROPERTIES.split(","))}
+    return Details(
+        settings=rows,
+        unit=tuple(sorted(((k, v) for k, v in pairs if v), key=lambda pair: order.get(pair[0], 99))),
+        security=f"{score[1]} {score[2]}" if score else None,
+        problem=problem,
+    )
+
+
+def settings(
+    host: Host, manifest: Mapping[str, Any] | None, server_info: Mapping[str, Any] | None
+) -> tuple[tuple[SettingRow, ...], str]:
+    """Return the running settings, and why there are none (pure)."""
+    if manifest is None:
+        return (), "nothing is deployed, or its manifest cannot be read"
+    running = manifest.get("settings") or {}
+    try:
+        config = fleet.engine_config(host, str(manifest.get("profile")))
+    except UsageError as error:
+        config = None
+        problem = f"{error.title}: {error.cause}"
+    else:
+        problem = ""
+    wanted = redacted(values(config)) if config else {}
+    expected = manifest.get("expected") or {}
+    rows = []
+    for name, row in SETTINGS.items():
+        if name not in running or (config and not applies(name, values(config))):
+            continue
+        value, notes = running[name], []
+        if config and wanted.get(name) != value:
+            notes.append(f"the inventory says {_text(wanted.get(name))}")
+        if server_info is not None and row.reported and row.reported in expected:
+            notes += compare({row.reported: expected[row.reported]}, server_info)
+        origin = str(config.origins[name]) if config else "-"
+        rows.append(SettingRow(f"engine_{name}", _text(value), origin, "; ".join(notes)))
+    return tuple(sorted(rows, key=lambda one: (not one.note, one.origin == "default"))), problem
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{key}={item}" for key, item in value.items()) or "-"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "-" if value is None or value == [] else str(value)

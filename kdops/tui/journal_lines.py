@@ -1,0 +1,121 @@
+"""The newest lines of one journal, and which of them match: numbered, so that a place stays. Pure."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from kdops.host.journal import Entry
+
+MOST = 100_000
+_SLACK = 10_000
+
+
+class Mode(StrEnum):
+    """How a filter is read."""
+
+    EXACT = "exact"
+    FUZZY = "fuzzy"
+    REGEX = "regex"
+
+
+@dataclass(frozen=True)
+class Filter:
+    """exact: the text anywhere; fuzzy: its characters in order; regex: Python's.
+
+    Capitals count if there is one. priority: syslog's, 0 to 7; entries above it are left out.
+    """
+
+    text: str = ""
+    mode: Mode = Mode.EXACT
+    priority: int = 7
+
+    def problem(self) -> str:
+        """Return why the regular expression is none, else ""."""
+        try:
+            _ = self.pattern
+        except (re.error, RecursionError, OverflowError) as error:
+            return str(error)
+        return ""
+
+    def matcher(self) -> Callable[[Entry], bool]:
+        """Return the test; a broken regular expression matches nothing."""
+        if self.problem():
+            return lambda _: False
+        search, priority = self.pattern.search, self.priority
+        if not self.text:
+            return lambda entry: entry.priority <= priority
+        return lambda entry: entry.priority <= priority and search(entry.message) is not None
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """The filter as a regular expression. Raises re.error."""
+        flags = 0 if any(c.isupper() for c in self.text) else re.IGNORECASE
+        if self.mode is Mode.REGEX:
+            return re.compile(self.text, flags)
+        if self.mode is Mode.FUZZY:
+            # From the beginning and in one way only, so that it cannot take for ever.
+            return re.compile(r"\A" + "".join(f"[^{re.escape(c)}]*{re.escape(c)}" for c in self.text), flags)
+        return re.compile(re.escape(self.text), flags)
+
+
+@dataclass
+class JournalLines:
+    """At least the newest MOST entries, each with a number that never changes; `matching` are numbers.
+
+    lost: entries dropped because newer ones came. A new filter is worked through with `work`, newest first.
+    """
+
+    filter: Filter = field(default_factory=Filter)
+    first: int = 0
+    entries: list[Entry] = field(default_factory=list)
+    matching: list[int] = field(default_factory=list)
+    _unread: int = 0
+
+    def __post_init__(self) -> None:
+        self._matches = self.filter.matcher()
+
+    @property
+    def end(self) -> int:
+        """The number that the next entry gets."""
+        return self.first + len(self.entries)
+
+    @property
+    def pending(self) -> int:
+        """How many entries the filter has still to be held against."""
+        return max(0, self._unread - self.first)
+
+    def entry(self, number: int) -> Entry | None:
+        """Return the entry of that number, None if it has been dropped."""
+        at = number - self.first
+        return self.entries[at] if 0 <= at < len(self.entries) else None
+
+    def add(self, new: Sequence[Entry]) -> None:
+        """Append entries; the oldest go once there are more than MOST (and some)."""
+        number, matches = self.end, self._matches
+        self.entries.extend(new)
+        self.matching.extend(number + i for i, entry in enumerate(new) if matches(entry))
+        if len(self.entries) > MOST + _SLACK:
+            gone = len(self.entries) - MOST
+            del self.entries[:gone]
+            self.first += gone
+            del self.matching[: bisect_left(self.matching, self.first)]
+
+    def refilter(self, new: Filter) -> None:
+        """Begin with another filter; nothing matches until `work` has run."""
+        self.filter, self._matches = new, new.matcher()
+        self.matching.clear()
+        self._unread = self.end
+
+    def work(self, most: int) -> None:
+        """Hold the filter against at most `most` entries that were there before it, newest first."""
+        if not self.pending:
+            return
+        start = max(self.first, self._unread - most)
+        part = self.entries[start - self.first : self._unread - self.first]
+        found = [start + i for i, entry in enumerate(part) if self._matches(entry)]
+        self.matching[:0] = found
+        self._unread = start

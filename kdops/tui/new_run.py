@@ -1,0 +1,135 @@
+"""A new comparison: arms, then the suite, then what it costs; a process that outlives the screen."""
+
+from __future__ import annotations
+
+import random
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import SelectionList, Static
+from textual.widgets.selection_list import Selection
+
+from kdops.bench import arms, run, workloads
+from kdops.deploy import guard_call
+from kdops.deploy.progress import Display
+from kdops.errors import ExitCode, KdopsError
+from kdops.fleet import Host
+from kdops.host import HostConnection
+from kdops.text import printable
+from kdops.tui import actions
+from kdops.tui.actions import Prepared
+from kdops.tui.dialogs import Choose
+
+if TYPE_CHECKING:
+    from kdops.tui.app import Dashboard
+
+_NO_VERDICT = (ExitCode.INCONCLUSIVE, ExitCode.NOT_LOSSLESS)
+_SUITES = (
+    ("full", "full: 4 starts an arm, a verdict", ""),
+    ("quick", "quick: 1 start an arm, exploratory, no verdict", ""),
+)
+
+
+class Arms(ModalScreen[list[str] | None]):
+    """Several of a list; the first chosen is the baseline."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "dismiss(None)", "close"),
+        Binding("c", "go", "continue"),
+    ]
+
+    def __init__(self, title: str, names: Sequence[str]) -> None:
+        super().__init__()
+        self._title, self._names = title, names
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as box:
+            box.border_title = printable(self._title)
+            yield SelectionList[str](*(Selection(Text(name), name) for name in self._names))
+            yield Static(
+                "space chooses, c goes on; the first is the baseline, one alone is compared with itself",
+                classes="dim",
+            )
+
+    def action_go(self) -> None:
+        chosen = self.query_one(SelectionList).selected
+        self.dismiss(list(chosen) or None)
+
+
+def ask(app: Dashboard, name: str | None) -> None:
+    """Ask for arms and suite, then show the cost and ask again."""
+    if name is None or name not in app.hosts or not app.write:
+        app.notify("a comparison takes the host for itself: start kdops tui with --write", severity="warning")
+        return
+    host = app.hosts[name]
+
+    def with_arms(chosen: list[str] | None) -> None:
+        if not chosen:
+            return
+        names = chosen if len(chosen) > 1 else chosen * 2
+
+        def with_suite(suite: str | None) -> None:
+            if suite:
+                app.doing.ask(name, lambda: prepare(host, names, quick=suite == "quick"))
+
+        app.push_screen(Choose(f"suite for {' '.join(names)}", _SUITES), with_suite)
+
+    app.push_screen(Arms(f"arms to compare on {name}", actions.profiles(host)), with_arms)
+
+
+def prepare(host: Host, names: Sequence[str], *, quick: bool) -> Prepared:
+    """Return the comparison with what it costs; asks the host for its earlier loads. Raises KdopsError."""
+    seed = random.SystemRandom().randrange(2**31)
+    sets = workloads.built_in()
+    job = run.prepare(
+        host,
+        arms.parse(names, []),
+        lambda length: workloads.make(sets, quick=quick, context_length=length),
+        quick=quick,
+        legs=4,
+        seed=seed,
+    )
+    with HostConnection(host) as connection:
+        report = guard_call.call(connection, "status")
+    cost = run.cost(job, list(report["loads"]) if report else [])
+    arguments = ["ab", *names, "--host", host.name, "--seed", str(seed), *(["--quick"] if quick else [])]
+    command = [*arguments, "--yes", "-i", str(host.inventory)]
+    return Prepared(
+        f"compare {' '.join(names)} on {host.name}",
+        printable(shlex.join(["kdops", *command])),
+        f"{host.name} serves nobody else during the run; what serves now is restored afterwards",
+        [cost],
+        lambda display: _run(command, display),
+    )
+
+
+def _run(command: Sequence[str], display: Display) -> str:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kdops.cli.main", *command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        display.note(line.rstrip("\n"))
+    code = process.wait()
+    if code and code not in _NO_VERDICT:
+        raise KdopsError(
+            f"kdops ab ended with exit code {code}",
+            cause="see above",
+            remedy="as it says",
+            code=ExitCode.FAILED,
+        )
+    return "measured" if not code else "measured: no verdict, or not lossless; the report says why"

@@ -1,0 +1,161 @@
+"""Recordings, key files and plots."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+import session
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kdops.errors import ExitCode, UsageError
+from kdops.tui import keys, recording
+from kdops.tui.feed import MOST_WAITING, Failed, Heard, Inbox, Lines
+from kdops.tui.plot import plot
+from kdops.tui.recording import Recorder
+from kdops.tui.replay import Replay
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    path = tmp_path / "session.jsonl"
+    recorder = Recorder(path, session.FLEET)
+    recorder.write(list(session.events(3)))
+    recorder.close()
+    return path
+
+
+def test_a_recording_plays_as_it_was(recorded):
+    assert recording.hosts(recorded) == session.FLEET
+    played, real = list(recording.events(recorded)), list(session.events(3))
+    assert [(type(a), a.host, a.at) for a in played] == [(type(a), a.host, a.at) for a in real]
+    assert next(e for e in played if isinstance(e, Lines)).entries == session.entries(40)
+    (error,) = {(e.error.title, e.error.cause, e.error.code) for e in played if isinstance(e, Failed)}
+    assert error == ("old-box: timed out", "no answer from 10.0.0.9 port 22", ExitCode.UNREACHABLE)
+
+
+def test_a_recording_holds_no_settings(tmp_path):
+    document = session.document("b300-0", 0.0)
+    document["manifest"] |= {"settings": {"environment": {"HF_TOKEN": "hf_secret"}}}
+    recorder = Recorder(tmp_path / "r", ["b300-0"])
+    recorder.write([Heard("b300-0", 1.0, document)])
+    assert "hf_secret" not in (tmp_path / "r").read_text()
+
+
+def test_a_recording_never_replaces_a_file(recorded):
+    with pytest.raises(UsageError, match="cannot record"):
+        Recorder(recorded, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is no recording"),
+        ("hello\n", "is no recording"),
+        ("[" * 100_000, "is no recording"),
+        ('{"kdops": "recording", "version": 2}\n', "version 2"),
+        ('{"kdops": "recording", "version": 1, "hosts": ["a"]}\n', "holds no event"),
+    ],
+)
+def test_no_recording(tmp_path, text, said):
+    path = tmp_path / "f"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=said):
+        Replay(path)
+    with pytest.raises(UsageError, match="cannot read"):
+        Replay(tmp_path / "missing")
+
+
+@given(st.text() | st.binary().map(lambda b: b.decode(errors="replace")))
+def test_damaged_lines_are_left_out(tmp_path_factory, text):
+    path = tmp_path_factory.mktemp("r") / "f"
+    good = json.dumps({"t": 1.0, "host": "a", "report": {}})
+    head = json.dumps({"kdops": "recording", "version": 1, "hosts": ["a"]})
+    path.write_text(f"{head}\n{text}\n{good[:-4]}\n{good}\n", errors="replace")
+    assert Heard("a", 1.0, {}) in list(recording.events(path))
+
+
+def test_replay_keeps_time_and_begins_again(recorded):
+    feed = Replay(recorded, 200.0, forever=True)
+    feed.start()
+    stop, found = time.monotonic() + 10, []
+    while time.monotonic() < stop and not (found and found[-1].at > session.BEGUN + 5):
+        found += [event for event in feed.drain() if isinstance(event, Heard)]
+        time.sleep(0.005)
+    feed.stop()
+    times = [event.at for event in found]
+    assert times == sorted(times)
+    assert times[-1] > session.BEGUN + 5, "three seconds were recorded"
+
+
+def test_an_inbox_makes_a_fast_writer_wait(monkeypatch):
+    inbox = Inbox()
+    (entry,) = session.entries(1)
+    for _ in range(MOST_WAITING):
+        assert inbox.add("a", entry)
+    inbox.close()
+    assert not inbox.add("a", entry), "closed: nobody waits any longer"
+    (lines,) = inbox.drain()
+    assert len(lines.entries) == MOST_WAITING + 1
+
+
+def test_the_keys_as_they_are_do_not_overlap():
+    keys.check({}, "the table")
+    assert keys.by_key({})["fleet", "enter"].name == "fleet.open"
+    assert keys.by_key({})["ab", "enter"].name == "ab.open"
+
+
+@pytest.mark.parametrize("text", ['[keys]\n"fleet.sort" = "f5,o"\n', '[keys]\nfleet.sort = "f5"\n'])
+def test_another_key(tmp_path, text):
+    path = tmp_path / "keys.toml"
+    path.write_text(text.replace(",o", ",f6"))
+    changed = keys.by_key(keys.load(path))
+    assert changed["fleet", "f5"].name == "fleet.sort"
+    assert ("fleet", "s") not in changed
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("keys", "cannot be read"),
+        ("[other]\na = 1\n", "has no table"),
+        ("keys = 1\n", "has no table"),
+        ('[keys]\n"fleet.sorts" = "x"\n', "did you mean 'fleet.sort'"),
+        ("[keys]\nquit = 7\n", "must be a key"),
+        ('[keys]\nquit = ""\n', "must be a key"),
+        ('[keys]\nquit = "s"\n', "the key s would mean quit and fleet.sort"),
+        ('[keys]\n"journal.copy" = "e"\n', "would mean journal.next-error and journal.copy"),
+        ('[keys]\nquit = "no-such-key"\n', "is no key"),
+        ('[keys]\nquit = "ctrl+c"\n', "is no key"),
+    ],
+)
+def test_wrong_key_files(tmp_path, text, said):
+    path = tmp_path / "keys.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        keys.load(path)
+    assert said in f"{caught.value.title} {caught.value.cause}"
+
+
+def test_no_key_file():
+    assert keys.load(None) == {}
+
+
+def test_a_plot():
+    drawn = plot([None, 1, 2, 4], 6, 1)
+    assert (drawn.lines, drawn.low, drawn.high) == (("   ▂▄█",), 0.0, 4)
+    assert plot([8, 1], 2, 2).lines == ("█ ", "█▂")
+    assert plot([], 5, 5) is None and plot([None], 5, 5) is None and plot([1], 0, 5) is None
+    assert plot([0, 0], 2, 1).lines == ("▁▁",)
+    assert plot([1, 2, 3], 2, 1).lines == ("▅█",), "the newest are shown"
+
+
+@given(st.lists(st.none() | st.floats(0, 1e9), max_size=50), st.integers(0, 20), st.integers(0, 6))
+def test_any_plot_has_its_size(values, width, height):
+    drawn = plot(values, width, height)
+    if drawn is not None:
+        assert len(drawn.lines) == height and {len(line) for line in drawn.lines} == {width}
