@@ -55,7 +55,7 @@ class Main(Screen[object]):
 class Dashboard(App[None]):
     """kdops tui. hosts: those that can be acted on (none: a recording). write: actions may change them."""
 
-    CSS_PATH = "app.tcss"
+    CSS_PATH = Path(__file__).with_name("app.tcss")
     TITLE = "kdops"
     BINDINGS: ClassVar[list[BindingType]] = []
     COMMAND_PALETTE_BINDING = "ctrl+p"

@@ -91,7 +91,7 @@ class Running(ModalScreen[None]):
         self._begun = time.monotonic()
         self._now: Now | None = None
         self._at = self._begun
-        self._said: list[tuple[str, str]] = []
+        self.said: list[tuple[str, str]] = []
         self.ended = False
 
     @property
@@ -108,13 +108,13 @@ class Running(ModalScreen[None]):
             yield Static("esc hides this; the action goes on", classes="dim", id="hint")
 
     def on_mount(self) -> None:
-        for text, style in self._said:
+        for text, style in self.said:
             self._write(text, style)
         self.set_interval(0.25, self._draw)
 
     def note(self, text: str, style: str = "") -> None:
         """Add a line that stays."""
-        self._said.append((text, style))
+        self.said.append((text, style))
         if self.is_mounted:
             self._write(text, style)
 

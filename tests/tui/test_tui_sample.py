@@ -173,7 +173,8 @@ def test_no_document_breaks_a_sample(value):
     [
         (words.number(None), "-"), (words.number(237.46), "237.5"), (words.number(12345.6), "12,346"),
         (words.number(1234567), "1,235k"), (words.milliseconds(0.0485), "48.5 ms"),
-        (words.milliseconds(0.2), "200 ms"), (words.percent(0.5), "50%"), (words.short(59), "59s"), (words.short(7200), "2h"),
+        (words.milliseconds(0.2), "200 ms"), (words.percent(0.5), "50%"), (words.short(59), "59s"),
+        (words.short(7200), "2h"),
         (words.bar(0.5, 4), "██  "), (words.bar(1.7, 3), "███"), (words.bar(None, 2), "  "),
         (words.bar(0.03125, 4), "▏   "), (words.age(None), "never"), (words.age(300), "5m"),
     ],
