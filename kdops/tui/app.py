@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import subprocess
@@ -14,6 +15,7 @@ from typing import ClassVar
 from textual import events, work
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import BindingType
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input, Static
 
@@ -142,13 +144,14 @@ class Dashboard(App[None]):
 
     def tick(self) -> None:
         """Take in what came; draw the journal at once and the rest once a second."""
-        self.background.deliver()
-        for event in self.feed.drain():
-            self._take(event)
-        if self.view == "journal":
-            self.journal.work()
-        if self.view == "journal" or time.monotonic() - self._drawn >= DRAW_S:
-            self.draw()
+        with contextlib.suppress(NoMatches):  # a last tick, while the screen is taken down
+            self.background.deliver()
+            for event in self.feed.drain():
+                self._take(event)
+            if self.view == "journal":
+                self.journal.work()
+            if self.view == "journal" or time.monotonic() - self._drawn >= DRAW_S:
+                self.draw()
 
     def _take(self, event: Heard | Failed | Lines | Said) -> None:
         if isinstance(event, Lines):

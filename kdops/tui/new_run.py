@@ -17,7 +17,7 @@ from textual.screen import ModalScreen
 from textual.widgets import SelectionList, Static
 from textual.widgets.selection_list import Selection
 
-from kdops.bench import arms, run, workloads
+from kdops.bench import arms, job, workloads
 from kdops.deploy import guard_call
 from kdops.deploy.progress import Display
 from kdops.errors import ExitCode, KdopsError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _NO_VERDICT = (ExitCode.INCONCLUSIVE, ExitCode.NOT_LOSSLESS)
 _SUITES = (
-    ("full", "full: 4 starts an arm, a verdict", ""),
+    ("full", "full: at least 4 starts an arm, a verdict", ""),
     ("quick", "quick: 1 start an arm, exploratory, no verdict", ""),
 )
 
@@ -89,17 +89,16 @@ def prepare(host: Host, names: Sequence[str], *, quick: bool) -> Prepared:
     """Return the comparison with what it costs; asks the host for its earlier loads. Raises KdopsError."""
     seed = random.SystemRandom().randrange(2**31)
     sets = workloads.built_in()
-    job = run.prepare(
+    plan = job.prepare(
         host,
         arms.parse(names, []),
         lambda length: workloads.make(sets, quick=quick, context_length=length),
         quick=quick,
-        legs=4,
         seed=seed,
     )
     with HostConnection(host) as connection:
         report = guard_call.call(connection, "status")
-    cost = run.cost(job, list(report["loads"]) if report else [])
+    cost = job.cost(plan, list(report["loads"]) if report else [])
     arguments = ["ab", *names, "--host", host.name, "--seed", str(seed), *(["--quick"] if quick else [])]
     command = [*arguments, "--yes", "-i", str(host.inventory)]
     return Prepared(
