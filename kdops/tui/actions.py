@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kdops import fleet
+from kdops.cli import recording
 from kdops.cli.daily import not_started
 from kdops.cli.deploy import options, summary
 from kdops.deploy import bundle as bundles
@@ -119,6 +120,7 @@ def _transaction(
 
     def run(display: Display) -> str:
         done = client.deploy(host, made, options(host, config, WHY), display)
+        recording.deployed(host, made, done.outcome)
         if done.outcome is None:
             return f"{host.name}: nothing to change, release {done.plan.release} serves"
         return f"{host.name}: {summary(done.outcome, done.plan.serving)}"

@@ -1,0 +1,335 @@
+"""The dashboard on two real systemd hosts with the stand-in engine: what it shows, every action it offers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deploying import Deployer, standin_tree, until, write_inventory
+from textual.pilot import Pilot
+
+from kdops import fleet, paths
+from kdops.tui import start
+from kdops.tui.app import Dashboard
+from kdops.tui.dialogs import Ask, Running
+
+if TYPE_CHECKING:
+    from conftest import LabHandle
+
+pytestmark = pytest.mark.lab
+HOSTS = ("lab0", "lab1")
+
+
+@pytest.fixture(scope="module")
+def kdops(lab: LabHandle, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployer]:
+    """kdops with the stand-in engine; a committed linear release serves on both hosts."""
+    folder = tmp_path_factory.mktemp("tui")
+    inventory = write_inventory(folder / "inventory", f"-F {lab.ssh_config}")
+    made = Deployer(lab, standin_tree(folder / "tree"), inventory)
+    for host in HOSTS:
+        lab.clean(host)
+        code, _, said = made.run("deploy", host, "--profile", "linear")
+        assert code == 0, said
+    yield made
+    for host in HOSTS:
+        lab.clean(host)
+
+
+@pytest.fixture
+def drive(kdops: Deployer, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Call it with a test of the dashboard over both hosts, driven by keys."""
+    monkeypatch.setattr(paths, "data", lambda name: kdops.tree / name)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+
+    def run(test: Callable[[Driver], Awaitable[None]], **options: Any) -> None:
+        hosts = fleet.load(kdops.inventory).hosts
+        given = {"write": True, "view": "fleet", "theme": None, **options}
+        app = start.live(hosts, 0.5, given.pop("record", None), **given)
+
+        async def main() -> None:
+            async with app.run_test(size=(140, 40)) as pilot:
+                driver = Driver(app, pilot)
+                await driver.until(lambda: all(s.seen for s in app.samples.values()), "both hosts are seen")
+                await test(driver)
+
+        asyncio.run(main())
+
+    return run
+
+
+class Driver:
+    """Presses keys and waits for what they bring."""
+
+    def __init__(self, app: Dashboard, pilot: Pilot[None]) -> None:
+        self.app, self.pilot = app, pilot
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+
+    async def until(self, condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+        stop = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > stop:
+                pytest.fail(f"not within {seconds} s: {what}\n{start.text_of(self.app)}")
+            await self.pilot.pause(0.05)
+
+    async def choose(self, host: str, action: str) -> None:
+        """Open the menu on a host and pick an action; ends with the question."""
+        self.app.fleet.choose(host)
+        await self.press("a")
+        await self.pick(action)
+
+    async def pick(self, id_: str) -> None:
+        from textual.widgets import OptionList
+
+        await self.pilot.pause()
+        options = self.app.screen.query_one(OptionList)
+        options.highlighted = options.get_option_index(id_)
+        await self.press("enter")
+
+    async def confirm(self, host: str, effect: str) -> str:
+        """Wait for the question, check that it names host and effect, say yes; returns what it showed."""
+        await self.until(lambda: isinstance(self.app.screen, Ask), f"the question about {host}")
+        await self.pilot.pause()
+        text = start.text_of(self.app)
+        assert host in text and effect in text, text
+        await self.press("y")
+        return text
+
+    async def ended(self, said: str, seconds: float = 90) -> list[str]:
+        """Wait for the end of the action in front; returns its lines."""
+        await self.until(lambda: isinstance(self.app.screen, Running), "it begins")
+        box = self.app.screen
+        assert isinstance(box, Running)
+        await self.until(lambda: box.ended, "the action ends", seconds)
+        lines = [text for text, _ in box.said]
+        assert said in lines[-1], lines
+        await self.press("escape")
+        return lines
+
+
+def invocation(kdops: Deployer, host: str) -> str:
+    return kdops.lab.ssh(host, f"systemctl show -P InvocationID kdtree-{host}")
+
+
+def active(kdops: Deployer, host: str) -> str:
+    return kdops.lab.ssh(host, f"systemctl is-active kdtree-{host}", check=False)
+
+
+def test_restart_stop_and_start_from_the_screen(kdops: Deployer, drive: Callable[..., None]) -> None:
+    before = {host: invocation(kdops, host) for host in HOSTS}
+
+    async def test(driver: Driver) -> None:
+        assert {s.row.state for s in driver.app.samples.values()} == {"running"}
+        await driver.choose("lab1", "restart")
+        text = await driver.confirm("lab1", "until it has loaded again")
+        assert "$ kdops restart lab1" in text and "systemctl restart kdtree-lab1.service" in text
+        await driver.ended("lab1: ready")
+        assert invocation(kdops, "lab1") != before["lab1"]
+        assert invocation(kdops, "lab0") == before["lab0"]
+        await driver.choose("lab1", "stop")
+        await driver.confirm("lab1", "nobody is served")
+        await driver.ended("lab1: stopped")
+        assert active(kdops, "lab1") == "inactive"
+        await driver.until(lambda: driver.app.samples["lab1"].row.state == "stopped", "the screen shows it")
+        await driver.choose("lab1", "start")
+        await driver.confirm("lab1", "the engine loads")
+        await driver.ended("lab1: ready")
+
+    drive(test)
+    assert active(kdops, "lab1") == "active", "closing the screen stops nothing"
+
+
+def test_no_means_no(kdops: Deployer, drive: Callable[..., None]) -> None:
+    before = invocation(kdops, "lab0")
+
+    async def test(driver: Driver) -> None:
+        await driver.choose("lab0", "stop")
+        await driver.until(lambda: isinstance(driver.app.screen, Ask), "the question")
+        await driver.press("enter", "n")
+        await driver.pilot.pause(0.5)
+        assert len(driver.app.screen_stack) == 1
+
+    drive(test)
+    assert invocation(kdops, "lab0") == before
+
+
+def test_switch_profile_and_roll_back(kdops: Deployer, drive: Callable[..., None]) -> None:
+    async def test(driver: Driver) -> None:
+        await driver.choose("lab0", "profile")
+        await driver.pick("ddtree")
+        text = await driver.confirm("lab0", "its engine drains and stops")
+        assert "release linear-" in text and "--profile ddtree" in text
+        await driver.until(lambda: isinstance(driver.app.screen, Running), "it begins")
+        lines = await driver.ended("serves (was linear-", 180)
+        assert any("smoke test" in line for line in lines), lines
+        assert kdops.serves().startswith("ddtree-")
+        await driver.until(lambda: driver.app.samples["lab0"].row.profile == "ddtree", "the screen shows it")
+        await driver.choose("lab0", "deploy")
+        await driver.until(lambda: isinstance(driver.app.screen, Ask), "the question")
+        await driver.press("n")
+        await driver.choose("lab0", "rollback")
+        await driver.confirm("lab0", "its engine drains and stops")
+        await driver.ended("serves (was ddtree-", 180)
+        assert kdops.serves().startswith("linear-")
+
+    drive(test)
+
+
+def test_what_fails_is_told_with_its_remedy(kdops: Deployer, drive: Callable[..., None]) -> None:
+    async def test(driver: Driver) -> None:
+        await driver.choose("lab1", "rollback")
+        await driver.until(lambda: "no earlier release" in start.text_of(driver.app), "the refusal")
+
+    drive(test)
+
+
+def test_read_only_offers_nothing_that_changes_a_host(kdops: Deployer, drive: Callable[..., None]) -> None:
+    async def test(driver: Driver) -> None:
+        await driver.press("a")
+        await driver.pilot.pause()
+        text = start.text_of(driver.app)
+        assert text.count("read-only: start with --write") == 6
+        await driver.press("enter")
+
+    drive(test, write=False)
+
+
+def test_the_host_view_shows_settings_unit_and_score(kdops: Deployer, drive: Callable[..., None]) -> None:
+    async def test(driver: Driver) -> None:
+        await driver.press("2")
+        await driver.until(
+            lambda: "page_size" in start.text_of(driver.app) or driver.app.draw(), "the settings"
+        )
+        await driver.press("G")
+        await driver.pilot.pause(1.5)
+        text = start.text_of(driver.app)
+        assert "ActiveState" in text and "closed, 10 open" in text
+
+    drive(test)
+
+
+def test_the_journal_loses_no_line_and_shares_the_connection(
+    kdops: Deployer, drive: Callable[..., None]
+) -> None:
+    def sessions() -> int:
+        return int(kdops.lab.ssh("lab0", "pgrep -fc 'sshd: root@'"))
+
+    alone = sessions()
+    lines = 3000
+
+    async def test(driver: Driver) -> None:
+        app = driver.app
+        await driver.press("3")
+        await driver.until(lambda: app.journal.widget.lines.entries, "the first lines")
+        assert sessions() == alone + 1, "sampler and journal are one connection"
+        write = f"for i in $(seq {lines}); do echo line-$i; done"
+        unit = "systemd-run --quiet --wait --collect -p LogRateLimitIntervalSec=0"
+        kdops.lab.ssh(
+            "lab0", f"{unit} --unit kdtree-lab0-talk -p SyslogIdentifier=x sh -c {shlex.quote(write)}"
+        )
+        kdops.lab.ssh("lab0", "systemctl restart kdtree-lab0")
+        await driver.until(lambda: "stand-in starts" in app.journal.widget.current().message, "its last line")
+
+    drive(test)
+
+
+def test_a_cut_link_and_its_return(kdops: Deployer, drive: Callable[..., None]) -> None:
+    async def test(driver: Driver) -> None:
+        app = driver.app
+        kdops.lab.cut("lab1")
+        try:
+            await driver.until(lambda: app.samples["lab1"].row.state == "unreachable", "it is seen")
+            lost = app.samples["lab1"]
+            assert lost.row.profile == "linear" and lost.stale(app.feed.now())
+            seen = app.samples["lab0"].at
+            await driver.until(lambda: app.samples["lab0"].at > seen + 1, "the other host goes on")
+        finally:
+            kdops.lab.heal("lab1")
+        await driver.until(lambda: app.samples["lab1"].row.state == "running", "it is back by itself")
+
+    drive(test)
+
+
+def test_polling_pauses_while_a_comparison_measures(
+    kdops: Deployer, drive: Callable[..., None], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KDOPS_STATE", str(tmp_path / "state"))
+    process = kdops.start("ab", "linear", "ddtree", "--host", "lab0", "--quick", "--seed", "1")
+    states = set()
+
+    async def test(driver: Driver) -> None:
+        app = driver.app
+
+        def done() -> bool:
+            states.add("paused" if app.samples["lab0"].paused else app.samples["lab0"].row.state)
+            return process.popen.poll() is not None
+
+        await driver.press("4")
+        await driver.until(done, "the comparison ends", 300)
+        await driver.until(lambda: "exploratory" in start.text_of(app), "its report", 20)
+
+    drive(test)
+    assert "paused" in states and "running" in states, states
+    process.end()
+    until(kdops.finished, "the transaction is over")
+
+
+def test_record_then_replay_and_one_frame(kdops: Deployer, drive: Callable[..., None], tmp_path: Any) -> None:
+    path = tmp_path / "session.jsonl"
+
+    async def test(driver: Driver) -> None:
+        await driver.press("3")
+        await driver.until(lambda: driver.app.journal.widget.lines.entries, "the first lines")
+        await driver.pilot.pause(1.0)
+
+    drive(test, record=path)
+    code, frame, said = kdops.run("tui", "--once")
+    assert code == 0, said
+    assert "● running" in frame and "lab1" in frame
+    command = [
+        sys.executable,
+        "-m",
+        "kdops.cli.main",
+        "tui",
+        "--once",
+        "--replay",
+        str(path),
+        "--speed",
+        "50",
+    ]
+    played = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert played.returncode == 0, played.stderr
+    assert "● running" in played.stdout and "replay" in played.stdout
+
+
+def test_the_installed_command_in_a_real_terminal(kdops: Deployer) -> None:
+    """tmux runs it as a person would: keys in, characters out, the shell back afterwards."""
+    server, name = f"kdops-{os.getpid()}", "tui"
+
+    def tmux(*words: str) -> str:
+        done = subprocess.run(["tmux", "-L", server, *words], capture_output=True, text=True, timeout=20)
+        return done.stdout
+
+    command = f"{sys.executable} -m kdops.cli.main tui -i {kdops.inventory}; echo left with $?; sleep 60"
+    tmux("new-session", "-d", "-s", name, "-x", "80", "-y", "24", command)
+    try:
+        until(
+            lambda: tmux("capture-pane", "-p", "-t", name).count("● running") == 2, "both hosts are shown", 30
+        )
+        assert "kdops" in tmux("capture-pane", "-p", "-t", name).splitlines()[0]
+        tmux("send-keys", "-t", name, "3")
+        until(lambda: "following" in tmux("capture-pane", "-p", "-t", name), "the journal", 30)
+        tmux("send-keys", "-t", name, "q")
+        until(lambda: "left with 0" in tmux("capture-pane", "-p", "-t", name), "it leaves", 30)
+    finally:
+        tmux("kill-server")
+    assert active(kdops, "lab0") == "active"
