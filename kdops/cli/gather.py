@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from kdops.diagnose import counters, history, journal, known, measured, unit_text
-from kdops.diagnose.evidence import Evidence, GpuUse, Settings
+from kdops.diagnose.evidence import Evidence, GpuUse, LastDeploy, Settings
 from kdops.errors import KdopsError, UsageError
 from kdops.store import Store
 
@@ -58,11 +58,14 @@ def from_host(host: Host, connection: HostConnection, store: Store) -> Evidence:
         f"--unit={status.unit.name}",
     ]
     text = connection.run(["sh", "-c", _UNIT, "sh", status.unit.name], timeout=_DEADLINE_S).text
+    counted = counters.parse(engine.metrics) if engine and engine.metrics else None
     found = dataclasses.replace(
         found,
         journal=journal.read(connection.stream(lines)),
-        counters=counters.parse(engine.metrics) if engine and engine.metrics else None,
+        counters=counted,
+        penalties=bool(counted and counted.fallbacks.get("penalties")) or None,
         unit=unit_text.unit(text, status.drift),
+        failed_deploy=_failed_deploy(status),
         gpus=tuple(_gpu(gpu, status) for gpu in status.gpus),
         past=history.pasts(store.marks(host.name, profile)),
         absent=absent,
@@ -189,10 +192,24 @@ def samples(plan: Mapping[str, Any], run: str, store: Store) -> list[tuple[str, 
 
 
 def _changes(connection: HostConnection, status: HostStatus, settings: Mapping[str, Any]) -> Any:
-    """Return what differs from the last good release: the newest committed one that is not the present."""
+    """Return what differs from the last good release: the newest committed one that is not the present.
+
+    After a deploy that failed: what it had changed against the release that serves.
+    """
+    if (last := _failed_deploy(status)) and last.release != status.release:
+        tried = _manifest(connection, last.release).get("settings")
+        return known.changes(settings, tried) if isinstance(tried, dict) else ()
     before = [release for release in status.committed if release != status.release]
     good = _manifest(connection, before[-1]).get("settings") if before else None
     return known.changes(good, settings) if isinstance(good, dict) else ()
+
+
+def _failed_deploy(status: HostStatus) -> LastDeploy | None:
+    last = status.outcome
+    if last is None or last.failure is None:
+        return None
+    title, cause, remedy = last.failure
+    return LastDeploy(last.release, title, cause, remedy)
 
 
 def _manifest(connection: HostConnection, release: str | None) -> dict[str, Any]:

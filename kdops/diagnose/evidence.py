@@ -42,12 +42,14 @@ class Stretch:
 @dataclass(frozen=True)
 class Window:
     """One decode line of SGLang's: tokens in the pool; step_time in seconds; acceptance_length is SGLang's
-    mean over the window."""
+    mean over the window; hit: most of the prompt came from the prefix cache (None: the prefill was not seen).
+    """
 
     tokens: int
     running: int
     step_time: float
     acceptance_length: float | None
+    hit: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,17 @@ class Change:
 
 
 @dataclass(frozen=True)
+class LastDeploy:
+    """A deploy that went back. lines: of the journal, recorded with it."""
+
+    release: str
+    title: str
+    cause: str
+    remedy: str
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Arm:
     """One arm of a measurement. al, step_time, speed: means over its prompt sets. rows: rows verified a
     step, root included. lossless: identical, numerically equivalent, not lossless, undecided or not checked.
@@ -201,7 +214,8 @@ class Past:
 class Evidence:
     """Everything the rules may use. floor: least seconds of a step for each token of context (its KV bytes
     over the GPU's bandwidth); predicted_pool: tokens; asked_tokens: how many tokens `journal.commits` should
-    account for."""
+    account for; changes: since the last good release, or what a failed deploy would have changed.
+    """
 
     host: str = "HOST"
     profile: str = ""
@@ -217,6 +231,7 @@ class Evidence:
     gpus: tuple[GpuUse, ...] = ()
     unit: Unit | None = None
     changes: tuple[Change, ...] = ()
+    failed_deploy: LastDeploy | None = None
     measurement: Measurement | None = None
     past: tuple[Past, ...] = ()
     penalties: bool | None = None

@@ -55,6 +55,7 @@ class Reader:
         self._generations: deque[tuple[Window, ...]] = deque(maxlen=_KEPT_GENERATIONS)
         self._current: list[Window] = []
         self._clean = False
+        self._prompt: tuple[int, int] | None = None
         self._pool: int | None = None
         self._context: int | None = None
 
@@ -104,6 +105,9 @@ class Reader:
         if isinstance(event, DecodeBatch):
             self._decode(event)
         elif isinstance(event, PrefillBatch):
+            # The chunks of one prompt come one after the other, before its first decode line.
+            new, cached = (0, 0) if self._clean or self._prompt is None else self._prompt
+            self._prompt = (new + (event.new_tokens or 0), cached + (event.cached_tokens or 0))
             self._clean = False
             self._end()
         elif isinstance(event, TreeSteps):
@@ -124,7 +128,8 @@ class Reader:
         if running != 1 or not tokens or (self._current and tokens < self._current[-1].tokens):
             self._end()
         if running == 1 and tokens and was_clean and len(self._current) < _KEPT_WINDOWS:
-            self._current.append(Window(tokens, running, (length or 1.0) / speed, length))
+            hit = None if self._prompt is None else self._prompt[1] > self._prompt[0]
+            self._current.append(Window(tokens, running, (length or 1.0) / speed, length, hit))
 
     def _end(self) -> None:
         if self._current:

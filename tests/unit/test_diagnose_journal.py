@@ -43,6 +43,23 @@ def test_a_generation_is_its_clean_windows() -> None:
     assert found.graph_windows == 5
 
 
+def test_a_prefix_hit_is_known_of_its_windows() -> None:
+    hit = PREFILL.replace("#new-token: 64, #cached-token: 0", "#new-token: 8, #cached-token: 900")
+    chunk = PREFILL.replace("#new-token: 64", "#new-token: 2000")
+    lines = [decode(9), decode(10), PREFILL, decode(100), decode(200), hit, decode(910), decode(950)]
+    found = journal([*lines, hit, chunk, decode(3000), decode(3100)])
+    assert [[w.hit for w in g] for g in found.generations] == [[None], [False], [True], [False]]
+
+
+def test_acceptance_after_prefix_hits_is_compared() -> None:
+    hit = PREFILL.replace("#new-token: 64, #cached-token: 0", "#new-token: 8, #cached-token: 900")
+    cold = [decode(900 + 100 * i, length=4.0) for i in range(12)]
+    warm = [decode(900 + 100 * i, length=1.1) for i in range(12)]
+    found = diagnose(Evidence(journal=journal([PREFILL, *cold, hit, *warm])))
+    assert [finding.id for finding in found] == ["draft-kv-after-prefix-hit"]
+    assert "4.00 without, 1.10 after a prefix hit" in found[0].evidence[0]
+
+
 def test_batches_of_several_requests_are_no_generation() -> None:
     found = journal([decode(100), decode(200), decode(300, running=4), decode(400), decode(500)])
     assert [[w.tokens for w in g] for g in found.generations] == [[200], [400, 500]]

@@ -18,6 +18,7 @@ from kdops.diagnose.evidence import (
     Evidence,
     GpuUse,
     Journal,
+    LastDeploy,
     Measurement,
     Past,
     Settings,
@@ -212,6 +213,9 @@ CASES: dict[str, Evidence] = {
     "short-burst-flatters": but(
         stretches=(point(60, 0.030, text="prose"), point(60, 0.045, text="long", generated=1536))
     ),
+    "deploy-failed": but(
+        failed_deploy=LastDeploy("linear-2", "not ready", "another page size than asked for", "set it")
+    ),
     "pool-prediction-off": but(predicted_pool=400_000),
     "incomplete-source": but(journal=Journal(suppressed=12_000)),
 }
@@ -262,7 +266,8 @@ def test_a_finding_says_everything_a_person_needs(id_: str) -> None:
 def test_a_crash_is_tied_to_the_settings_that_differ() -> None:
     """E17: illegal access at memory fraction 0.7 and 0.9, not at 0.8."""
     failure = classify(["torch.AcceleratorError: CUDA error: an illegal memory access was encountered"])
-    evidence = but(journal=Journal(failure=failure), changes=(Change("memory_fraction", 0.8, 0.9),))
+    changes = (Change("memory_fraction", 0.8, 0.9),)
+    evidence = but(journal=Journal(failure=failure), changes=changes, unit=Unit("failed"))
     finding = diagnose(evidence)[0]
     assert finding.id == "illegal-memory-access"
     assert "differs from the last good release: memory_fraction 0.8 → 0.9" in finding.evidence
@@ -271,7 +276,27 @@ def test_a_crash_is_tied_to_the_settings_that_differ() -> None:
 
 def test_an_echo_of_a_failure_is_only_possible() -> None:
     failure = classify(["ncclUnhandledCudaError: Call to CUDA function failed."])
-    assert diagnose(but(journal=Journal(failure=failure)))[0].confidence is Confidence.POSSIBLE
+    down = but(journal=Journal(failure=failure), unit=Unit("failed"))
+    assert diagnose(down)[0].confidence is Confidence.POSSIBLE
+
+
+def test_a_service_that_runs_has_got_over_its_failure() -> None:
+    failure = classify(["torch.AcceleratorError: CUDA error: an illegal memory access was encountered"])
+    journal = Journal(failure=failure)
+    assert diagnose(but(journal=journal, unit=Unit("active", 0))) == ()
+    assert diagnose(but(journal=journal, unit=Unit("inactive", 0))) == ()
+    again = diagnose(but(journal=journal, unit=Unit("active", 2)))[0]
+    assert (again.id, again.severity) == ("illegal-memory-access", "slow")
+    assert "2 restarts" in again.evidence[1]
+
+
+def test_a_deploy_that_went_back_is_named_by_its_class() -> None:
+    last = LastDeploy("linear-2", "it did not start", "exit status 70", "read", ("CUDA out of memory",))
+    evidence = but(failed_deploy=last, changes=(Change("memory_fraction", 0.8, 0.95),))
+    (finding,) = diagnose(evidence)
+    assert finding.id == "oom"
+    assert finding.title.startswith("the last deploy (linear-2) failed: ")
+    assert "differs from the last good release: memory_fraction 0.8 → 0.95" in finding.evidence
 
 
 def test_a_weak_drafter_is_not_a_bug() -> None:

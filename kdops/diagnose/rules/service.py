@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kdops.diagnose.evidence import Evidence, Past
 from kdops.diagnose.failure_class import Kind
+from kdops.diagnose.failures import Failure, classify
 from kdops.diagnose.finding import Confidence, Finding, Severity
 
 _BEFORE = 3
@@ -12,29 +15,26 @@ _ALLOWED = {"AL": (0.9, None), "step time": (None, 1.15), "start-up time": (None
 
 
 def failed(e: Evidence) -> tuple[Finding, ...]:
-    """The failure that the journal shows, tied to the settings that changed."""
+    """The failure that the journal shows, tied to the settings that changed.
+
+    A service that runs has got over it: then it counts only if systemd had to start it again.
+    """
     failure = e.journal.failure if e.journal else None
-    if failure is None or not failure.fatal:
+    if failure is None or (e.unit is None and not failure.fatal):
         return ()
-    one = failure.failure_class
-    changed = _changes(e)
-    return (
-        Finding(
-            one.id,
-            one.title,
-            Severity.WRONG,
-            Confidence.CERTAIN if one.kind is Kind.CAUSE else Confidence.POSSIBLE,
-            one.cause,
-            one.remedy.replace("HOST", e.host),
-            f"kdops rollback {e.host}" if changed else "",
-            (*failure.lines, *changed),
-        ),
-    )
+    runs = e.unit is not None and e.unit.active == "active"
+    if e.unit is not None and e.unit.active == "inactive":  # stopped by a person
+        return ()
+    if runs and e.unit is not None and not e.unit.restarts:
+        return ()
+    again = (f"systemd started it again: {e.unit.restarts} restarts",) if runs and e.unit else ()
+    changed = () if e.failed_deploy else _changes(e)
+    return (_of_class(e, failure, Severity.SLOW if runs else Severity.WRONG, (*again, *changed)),)
 
 
 def restarted(e: Evidence) -> tuple[Finding, ...]:
     """systemd restarted the service, or it is down, and no line says why."""
-    named = e.journal and e.journal.failure and e.journal.failure.fatal
+    named = e.journal and e.journal.failure
     if not e.unit or named or (not e.unit.restarts and e.unit.active != "failed"):
         return ()
     down = e.unit.active == "failed"
@@ -49,6 +49,43 @@ def restarted(e: Evidence) -> tuple[Finding, ...]:
             f"kdops logs {e.host} -n 500",
             (f"unit {e.unit.active}, restarts: {e.unit.restarts}", *_changes(e)),
         ),
+    )
+
+
+def deploy_failed(e: Evidence) -> tuple[Finding, ...]:
+    """The last deploy went back; what serves is the release before it."""
+    last = e.failed_deploy
+    if last is None:
+        return ()
+    title = f"the last deploy ({last.release}) failed"
+    if failure := classify((*last.lines, last.cause)):
+        one = _of_class(e, failure, Severity.NOTE, _changes(e))
+        return (replace(one, title=f"{title}: {one.title}", next_experiment=""),)
+    return (
+        Finding(
+            "deploy-failed",
+            title,
+            Severity.NOTE,
+            Confidence.CERTAIN,
+            f"{last.title}: {last.cause}",
+            last.remedy,
+            f"kdops history {e.host}",
+            (*last.lines[-5:], *_changes(e)) or (f"release {last.release}",),
+        ),
+    )
+
+
+def _of_class(e: Evidence, failure: Failure, severity: Severity, more: tuple[str, ...]) -> Finding:
+    one = failure.failure_class
+    return Finding(
+        one.id,
+        one.title,
+        severity,
+        Confidence.CERTAIN if one.kind is Kind.CAUSE else Confidence.POSSIBLE,
+        one.cause,
+        one.remedy.replace("HOST", e.host),
+        f"kdops rollback {e.host}" if _changes(e) else "",
+        (*failure.lines, *more),
     )
 
 
