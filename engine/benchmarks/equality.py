@@ -1,12 +1,11 @@
 """Token equality on a GPU, fp32: {plain, DFLASH, DDTREE 8/16/32} x {eager, graphs} x page x context x
-concurrency, against plain decoding with graphs and page 1; and step times.
+concurrency, against plain decoding with graphs and page 1.
 
-    python engine/benchmarks/equality.py RESULTS.json --equal graphs/1 eager/64 --steps
+    python engine/benchmarks/equality.py RESULTS.json --setups graphs/1 graphs/64 eager/1 eager/64 --draws
 
 Resumable: cells that RESULTS.json holds are not run again; the tokens of plain decoding lie in
-RESULTS.tokens.json. All servers of a call start at once and share the card; step times (bf16, SGLang's
-own kernels) come last, one server at a time, the others idle. Run it where SGLang 0.5.23, torch and a GPU
-are; of this repository it needs engine/ and models/tiny-pair only.
+RESULTS.tokens.json. The servers of a set-up share the card, and those of the next one start meanwhile. Run it
+where SGLang 0.5.23, torch and a GPU are; of this repository it needs engine/ and models/tiny-pair only.
 """
 
 from __future__ import annotations
@@ -17,21 +16,20 @@ import datetime
 import functools
 import itertools
 import json
-import statistics
+import math
 import sys
 import tempfile
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gpu_servers import AUTOREGRESSIVE, CHAIN, LINEAR, PAIR, Server, Setup, ddtree, serving
+import draws
+from gpu_servers import AUTOREGRESSIVE, PAIR, Server, Setup, arms, stop_in_time, waves
 from transformers import AutoTokenizer
 
-ARMS = (AUTOREGRESSIVE, LINEAR, ddtree(8), ddtree(16), ddtree(32))
-TIMED = (LINEAR, CHAIN, ddtree(16), ddtree(32), AUTOREGRESSIVE)
-REFERENCE = (AUTOREGRESSIVE, Setup(graphs=True, page=1))
+COMPARED = ("autoregressive", "dflash", "ddtree-8", "ddtree-16", "ddtree-32")
 CONTEXTS, CONCURRENCIES, TOKENS, REQUESTS = (100, 4000), (1, 8), 96, 8
-STEP_TOKENS, STEP_RUNS = 512, 5
 CELLS = tuple(itertools.product(CONTEXTS, CONCURRENCIES))
 
 
@@ -73,24 +71,11 @@ def compare(expected: list[dict[str, Any]], found: list[dict[str, Any]]) -> dict
     return {"equal": not differing, "differing": differing, "acceptance_length": length}
 
 
-def step_time(server: Server) -> dict[str, Any]:
-    """Milliseconds per verify step (per token without speculation) at batch 1, the median of STEP_RUNS
-    runs.
-    """
-    ids = prompts(CONTEXTS[0])[1]
-    server.generate(ids, STEP_TOKENS)
-    times, steps = [], STEP_TOKENS
-    for _ in range(STEP_RUNS):
-        meta = server.generate(ids, STEP_TOKENS)["meta_info"]
-        steps = meta.get("spec_verify_ct") or STEP_TOKENS
-        times.append(1000 * meta["e2e_latency"] / steps)
-    median = statistics.median(times)
-    return {
-        "step_ms": round(median, 3),
-        "runs_ms": [round(value, 3) for value in times],
-        "steps": steps,
-        "tokens_per_second": round(STEP_TOKENS / median / steps * 1000, 1),
-    }
+def margin(server: Server, ids: list[int]) -> float:
+    """How far apart the two best tokens after `ids` are, in log-probability."""
+    body = {"return_logprob": True, "top_logprobs_num": 2}
+    (best, second) = server.generate(ids, 1, body=body)["meta_info"]["output_top_logprobs"][0][:2]
+    return round(float(best[0] - second[0]), 6)
 
 
 class Results:
@@ -103,61 +88,117 @@ class Results:
     def put(self, name: str, value: dict[str, Any]) -> None:
         self.cells[name] = value
         self._path.write_text(json.dumps(self.cells, indent=1) + "\n")
-        print(name, {key: value[key] for key in value if key != "runs_ms"}, flush=True)
+        print(name, {key: value[key] for key in value if key not in ("runs_ms", "counts")}, flush=True)
+
+    def lacks(self, arm: str, setup: Setup) -> bool:
+        return any(f"{arm}/{setup}/context{c}/concurrency{n}" not in self.cells for c, n in CELLS)
 
 
-def run_equal(results: Results, tokens: Path, servers: Sequence[Server]) -> None:
-    """Every cell of these servers; plain decoding with graphs and page 1 is the reference."""
-    known: dict[str, list[dict[str, Any]]] = json.loads(tokens.read_text()) if tokens.exists() else {}
+class Reference:
+    """The tokens of plain decoding, by cell, kept in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.cells: dict[str, list[dict[str, Any]]] = json.loads(path.read_text()) if path.exists() else {}
+
+    def learn(self, cell: str, found: list[dict[str, Any]]) -> None:
+        self.cells[cell] = [{"output_ids": answer["output_ids"]} for answer in found]
+        self._path.write_text(json.dumps(self.cells) + "\n")
+
+
+def run_cells(results: Results, known: Reference, servers: Sequence[Server]) -> None:
+    """Every cell of these servers; the first server that decodes plainly is the reference of a cell that has
+    none yet.
+    """
+    plain = next((server for server in servers if server.arm == AUTOREGRESSIVE), None)
     for context, concurrency in CELLS:
         prompts(context)  # once, before the threads below
-        with concurrent.futures.ThreadPoolExecutor(max(1, len(servers))) as pool:
-            repeated = itertools.repeat(context), itertools.repeat(concurrency)
-            found = list(pool.map(answers, servers, *repeated))
         cell = f"context{context}/concurrency{concurrency}"
+        ask = functools.partial(_or_none, context=context, concurrency=concurrency)
+        with concurrent.futures.ThreadPoolExecutor(max(1, len(servers))) as pool:
+            found = list(pool.map(ask, servers))
         for server, answer in zip(servers, found, strict=True):
-            if (server.arm, server.setup) == REFERENCE:
-                known[cell] = [{"output_ids": one["output_ids"]} for one in answer]
-                tokens.write_text(json.dumps(known) + "\n")
+            if server is plain and answer and cell not in known.cells:
+                known.learn(cell, answer)
         for server, answer in zip(servers, found, strict=True):
-            if cell in known:
-                results.put(f"{server.arm.name}/{server.setup}/{cell}", compare(known[cell], answer))
+            if answer is None or cell not in known.cells:
+                continue
+            outcome = compare(known.cells[cell], answer)
+            if plain is not None:
+                outcome["margins"] = {
+                    number: margin(
+                        plain,
+                        prompts(context)[number] + known.cells[cell][number]["output_ids"][:place],
+                    )
+                    for number, place in outcome["differing"].items()
+                }
+                outcome["found"] = {number: answer[number]["output_ids"] for number in outcome["differing"]}
+            results.put(f"{server.arm.name}/{server.setup}/{cell}", outcome)
+
+
+def _or_none(server: Server, context: int, concurrency: int) -> list[dict[str, Any]] | None:
+    try:
+        return answers(server, context, concurrency)
+    except (OSError, ValueError) as error:
+        print(f"{server.log.stem}: {error!r}\n{server.tail()}", flush=True)
+        return None
+
+
+def run_draws(results: Results, servers: Sequence[Server]) -> None:
+    """The distributions of sampled tokens, each speculating server against plain decoding."""
+    if servers[0].arm != AUTOREGRESSIVE:
+        return
+    # Stock DFLASH may sample greedily on a build without its kernel, so it is no arm here.
+    trees = [server for server in servers if server.arm.algorithm == "DDTREE"]
+    asked = [servers[0], servers[0], *trees]  # plain decoding against itself is the control
+    with concurrent.futures.ThreadPoolExecutor(len(asked)) as pool:
+        expected, *found = pool.map(lambda server: draws.count(server, prompts(CONTEXTS[0])), asked)
+    for server, counts in zip(asked[1:], found, strict=True):
+        results.put(f"{server.arm.name}/{server.setup}/draws", draws.compare(expected, counts))
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("results", type=Path)
-    parser.add_argument("--equal", nargs="*", default=[], help="graphs/PAGE or eager/PAGE")
-    parser.add_argument("--arms", nargs="*", help="names of arms, default all")
-    parser.add_argument("--steps", action="store_true", help="step times too")
+    parser.add_argument("--setups", nargs="*", default=["graphs/1"], help="graphs/PAGE or eager/PAGE")
+    parser.add_argument("--arms", nargs="*", default=list(COMPARED))
+    parser.add_argument("--tp", type=int, default=1)
+    parser.add_argument("--draws", action="store_true", help="sampled distributions too, on the first set-up")
     parser.add_argument("--logs", type=Path, help="folder for the servers' logs")
     parser.add_argument("--commit", default="", help="noted in the results")
+    parser.add_argument("--deadline", type=float, default=math.inf, help="stop before this time (time.time)")
     asked = parser.parse_args(arguments)
+    if math.isfinite(asked.deadline):
+        stop_in_time(asked.deadline)
     results = Results(asked.results)
     results.put("about", {"commit": asked.commit, "date": f"{datetime.datetime.now():%Y-%m-%d %H:%M}"})
-    setups = [Setup(mode == "graphs", int(page)) for mode, page in (name.split("/") for name in asked.equal)]
-    wanted = [
-        (arm, setup)
-        for arm, setup in itertools.product(ARMS, setups)
-        if (asked.arms is None or arm.name in asked.arms)
-        and any(f"{arm.name}/{setup}/context{c}/concurrency{n}" not in results.cells for c, n in CELLS)
+    known = Reference(asked.results.with_suffix(".tokens.json"))
+    setups = [Setup(mode == "graphs", int(page), tp=asked.tp) for mode, page in map(_split, asked.setups)]
+    planned = [
+        [(arm, setup) for arm in arms(asked.arms) if results.lacks(arm.name, setup)] for setup in setups
     ]
-    if asked.steps:
-        stock = Setup(graphs=True, page=1, exact=False)
-        wanted += [(arm, stock) for arm in TIMED if f"{arm.name}/{stock}/step" not in results.cells]
+    planned = [wave for wave in planned if wave]
+    missing = 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = asked.logs or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        with serving(wanted, folder) as servers:
-            run_equal(
-                results, asked.results.with_suffix(".tokens.json"), [s for s in servers if s.setup.exact]
-            )
-            for server in servers:
-                if not server.setup.exact:
-                    results.put(f"{server.arm.name}/{server.setup}/step", step_time(server))
+        for number, servers in enumerate(waves(planned, folder)):
+            missing += len(planned[number]) - len(servers)
+            try:
+                run_cells(results, known, servers)
+                if asked.draws and number == 0:
+                    run_draws(results, servers)
+            except Exception:  # one set-up's failure must not cost the others
+                traceback.print_exc()
+                missing += 1
     wrong = [name for name, cell in results.cells.items() if cell.get("equal") is False]
     print(f"{sum('equal' in cell for cell in results.cells.values())} cells, differing: {wrong or 'none'}")
-    return 1 if wrong or len(servers) < len(wanted) else 0
+    return 1 if wrong or missing else 0
+
+
+def _split(name: str) -> tuple[str, str]:
+    mode, _, page = name.partition("/")
+    return mode, page
 
 
 if __name__ == "__main__":

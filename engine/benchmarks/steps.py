@@ -1,0 +1,156 @@
+"""Step times on a GPU at batch 1 and 8, alone on the card: stock DFLASH against DDTREE, CUDA graphs, bf16.
+
+    python engine/benchmarks/steps.py RESULTS.json --models tiny 8b --sets
+
+tiny: the trained pair. 8b: random weights in the shape of Qwen3-8B with a drafter of 5 layers and block 8,
+where verification has its real cost. --sets adds acceptance length and tokens/s for each kind of text with
+the trained pair. The servers of a model start together and are then timed one at a time, the others idle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import datetime
+import json
+import math
+import statistics
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dummy_model import write_dense
+from equality import Results, prompts
+from gpu_servers import PAIR, Server, Setup, arms, serving, stop_in_time
+from transformers import AutoTokenizer
+
+TIMED = ("dflash", "ddtree-chain", "ddtree-16", "ddtree-32", "autoregressive")
+SET_PROMPTS, SET_TOKENS = 4, 256
+
+
+def time_steps(server: Server, context: int, batch: int, tokens: int, runs: int) -> dict[str, Any]:
+    """Milliseconds of a verify step (of a token without speculation), the median of `runs`.
+
+    A run is `batch` requests of `tokens` and of a quarter of that; the difference of the two excludes
+    prefill. Its steps are those of the request that has most.
+    """
+    asked = prompts(context)[:batch] if batch > 1 else [prompts(context)[1]]
+    long, short = tokens, tokens // 4
+
+    def run(length: int) -> tuple[float, float]:
+        began = time.perf_counter()
+        with concurrent.futures.ThreadPoolExecutor(batch) as pool:
+            found = list(pool.map(lambda ids: server.generate(ids, length)["meta_info"], asked))
+        took = time.perf_counter() - began
+        return took, max(meta.get("spec_verify_ct") or length - 1 for meta in found)
+
+    run(long)
+    times = []
+    for _ in range(runs):
+        (long_took, long_steps), (short_took, short_steps) = run(long), run(short)
+        times.append(1000 * (long_took - short_took) / (long_steps - short_steps))
+    return {
+        "step_ms": round(statistics.median(times), 4),
+        "runs_ms": [round(value, 4) for value in times],
+        "steps": long_steps,
+        "tokens_per_second": round(batch * long / long_took, 1),
+    }
+
+
+def kinds_of_text(server: Server) -> dict[str, Any]:
+    """Acceptance length and decoded tokens/s, by kind of text, one request at a time."""
+    tokenizer = AutoTokenizer.from_pretrained(PAIR / "target")
+    found = {}
+    for kind, texts in json.loads((PAIR / "prompts.json").read_text())["test"].items():
+        accepted = steps = 0
+        took = 0.0
+        for prompt in texts[:SET_PROMPTS]:
+            ids = tokenizer(prompt["text"])["input_ids"]
+            server.generate(ids, 1)  # the prefix is cached from here on
+            meta = server.generate(ids, SET_TOKENS)["meta_info"]
+            steps += meta.get("spec_verify_ct", 0)
+            accepted += meta.get("spec_num_correct_drafts", 0)
+            took += meta["e2e_latency"]
+        length = round(1 + accepted / steps, 3) if steps else 1.0
+        found[kind] = {
+            "acceptance_length": length,
+            "tokens_per_second": round(SET_PROMPTS * SET_TOKENS / took, 1),
+        }
+    return found
+
+
+def measure(
+    results: Results, servers: Sequence[Server], model: str, cells: Sequence[tuple[int, int]], **how: int
+) -> None:
+    for context, batch in cells:
+        for server in servers:
+            name = f"{model}/{server.arm.name}/{server.setup}/context{context}/batch{batch}"
+            if name not in results.cells:
+                results.put(name, time_steps(server, context, batch, **how))
+        first = servers[0].arm.name
+        base = results.cells.get(f"{model}/{first}/{servers[0].setup}/context{context}/batch{batch}")
+        for server in servers[1:]:
+            cell = results.cells[f"{model}/{server.arm.name}/{server.setup}/context{context}/batch{batch}"]
+            if base:
+                ratio = cell["step_ms"] / base["step_ms"]
+                print(f"{model} context {context} batch {batch}: {server.arm.name} / {first} = {ratio:.3f}")
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--models", nargs="*", default=["tiny"], choices=["tiny", "8b"])
+    parser.add_argument("--arms", nargs="*", default=list(TIMED))
+    parser.add_argument("--cells", nargs="*", default=["100/1", "4000/1", "100/8"], help="CONTEXT/BATCH")
+    parser.add_argument("--tokens", type=int, default=384)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--sets", action="store_true", help="acceptance length and tokens/s by kind of text")
+    parser.add_argument("--tp", type=int, default=1)
+    parser.add_argument("--after", type=Path, help="start servers now, measure once this file exists")
+    parser.add_argument("--logs", type=Path, help="folder for the servers' logs")
+    parser.add_argument("--commit", default="", help="noted in the results")
+    parser.add_argument("--deadline", type=float, default=math.inf, help="stop before this time (time.time)")
+    asked = parser.parse_args(arguments)
+    if math.isfinite(asked.deadline):
+        stop_in_time(asked.deadline)
+    results = Results(asked.results)
+    results.put("about", {"commit": asked.commit, "date": f"{datetime.datetime.now():%Y-%m-%d %H:%M}"})
+    cells = [(int(context), int(batch)) for context, batch in (name.split("/") for name in asked.cells)]
+    failed = 0
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = asked.logs or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        for model in asked.models:
+            setup = Setup(exact=False, batches=(1, 8), tp=asked.tp)
+            if model == "8b":
+                target, drafter = write_dense(folder / "dense8b", PAIR)
+                setup = Setup(
+                    exact=False,
+                    batches=(1, 8),
+                    tp=asked.tp,
+                    target=target,
+                    drafter=drafter,
+                    extra=("--load-format=dummy", "--max-total-tokens=36864"),
+                )
+            wanted = [(arm, setup) for arm in arms(asked.arms)]
+            try:
+                with serving(wanted, folder) as servers:
+                    failed += len(wanted) - len(servers)
+                    while asked.after is not None and not asked.after.exists():
+                        time.sleep(0.2)
+                    measure(results, servers, model, cells, tokens=asked.tokens, runs=asked.runs)
+                    if asked.sets and model == "tiny":
+                        for server in servers:
+                            results.put(f"sets/{server.arm.name}", kinds_of_text(server))
+            except Exception:  # one model's failure must not cost the other
+                traceback.print_exc()
+                failed += 1
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
