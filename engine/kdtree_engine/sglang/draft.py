@@ -26,7 +26,7 @@ def propose(worker: Any, batch: Any, prefix_lens: torch.Tensor) -> tuple[Batched
     forward_batch = _forward_batch(worker, batch, prefix_lens, ids, _embed(worker, target, ids))
     with torch.inference_mode(), sgl.draft_tp_context(worker.draft_parallel_layout):
         drafted = worker.draft_model_runner.forward(forward_batch)
-        if drafted.can_run_graph and worker.folds:
+        if drafted.can_run_graph and worker.captured is not None:
             return worker.captured.tree(bs), True
         hidden = drafted.logits_output.hidden_states
         hidden = hidden.view(bs, block, -1)[:, 1:].flatten(0, 1)

@@ -50,7 +50,7 @@ def verify(
         else None
     )
     output, plan, replayed = _run_target(worker, batch, tree, prefix_lens, positions, in_graph=in_graph)
-    if replayed and worker.folds and not sampling.adjusts(worker, batch):
+    if replayed and not sampling.adjusts(worker, batch):
         choice, walked, records = worker.captured.result(bs)
         return Verified(choice, walked, records, output, plan)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from kdtree_engine.options import RefusedError
+from kdtree_engine.sglang import ranks
 from kdtree_engine.sglang.captured import CapturedStep
 from kdtree_engine.sglang.compat import captured_batch_sizes
 from kdtree_engine.sglang.compat import runtime as sgl
@@ -46,15 +48,14 @@ class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
             leads=parallel.tp_rank == 0,
             publish=self._exposition.add if self._exposition is not None else None,
         )
-        # Tree, argmax and walk run inside the graphs; over several ranks the choices must be agreed on first.
-        self.folds = parallel.tp_group.world_size == 1
+        self.tp_group = parallel.tp_group
+        self.checks_ranks = ranks.wanted(os.environ, self.tp_group.world_size)
         self.captured: CapturedStep | None = None
         sizes = captured_batch_sizes()
         if sizes and not str(self.device).startswith("cpu"):
             self.captured = CapturedStep(self.options, self.counts, max(sizes), self.device)
             self.model_runner.capture_head_hooks.append(self.captured.target_head)
-            if self.folds:
-                self.model_runner.capture_tail_hooks.append(self.captured.target_tail)
+            self.model_runner.capture_tail_hooks.append(self.captured.target_tail)
         log.info("DDTREE ready: %s", self.options)
 
     def _expose(self, server_args: Any) -> Exposition | None:
@@ -92,7 +93,7 @@ class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
 
     def _maybe_build_draft_sampler(self) -> Any:
         """What SGLang captures behind the drafter: not the best token of each position but the tree."""
-        return self.captured.proposer(self.candidates) if self.captured is not None and self.folds else None
+        return self.captured.proposer(self.candidates) if self.captured is not None else None
 
     def _validate_phase1_sampling_support(self, batch: Any) -> None:
         """No warning that sampling falls back to greedy: here it never does."""
@@ -112,6 +113,8 @@ class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
         tree, in_graph = propose(self, batch, prefix_lens)
         verified = verify(self, batch, tree, prefix_lens, grammar_barrier, in_graph=in_graph)
         walked = verified.walked
+        if self.checks_ranks:
+            ranks.check(self.tp_group, tree, walked)
         self.counts.add(verified.records)
 
         new_seq_lens = prefix_lens + walked.lengths.to(prefix_lens.dtype)
