@@ -123,7 +123,7 @@ class Server:
         self.process.wait()
 
 
-def _plugin_site(folder: Path, *, exact: bool) -> Path:
+def plugin_site(folder: Path, *, exact: bool) -> Path:
     """A folder for PYTHONPATH through which SGLang finds the plugin of this checkout."""
     plugins = ["kdtree = kdtree_engine.sglang:register", *(["fp32 = fp32_plugin:register"] if exact else [])]
     info = folder / "kdtree_engine-0.dist-info"
@@ -185,7 +185,7 @@ def stop_in_time(deadline: float) -> None:
         signal.alarm(max(1, int(deadline - time.time()) - 10))
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -193,10 +193,10 @@ def _free_port() -> int:
 
 
 def _start(arm: Arm, setup: Setup, folder: Path) -> Server:
-    port = _free_port()
+    port = free_port()
     flags = [
         f"--port={port}",
-        f"--nccl-port={_free_port()}",
+        f"--nccl-port={free_port()}",
         f"--model-path={setup.target}",
         f"--tp-size={setup.tp}",
         f"--dtype={'float32' if setup.exact else 'bfloat16'}",
@@ -222,7 +222,7 @@ def _start(arm: Arm, setup: Setup, folder: Path) -> Server:
             f"--speculative-draft-model-path={setup.drafter}",
         ]
     log = folder / f"{arm.name}-{str(setup).replace('/', '-')}-{setup.target.parent.name}.log"
-    site = _plugin_site(folder / ("exact" if setup.exact else "stock"), exact=setup.exact)
+    site = plugin_site(folder / ("exact" if setup.exact else "stock"), exact=setup.exact)
     path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))
     own = {
         "PYTHONPATH": path,

@@ -208,6 +208,25 @@ def test_a_stopped_scheduler_starves_the_watchdog_and_a_dead_one_ends_the_engine
         assert line.endswith("(exit 71)")
 
 
+@pytest.mark.matrix
+def test_a_lost_rank_ends_the_engine_and_is_named(
+    engine_home: EngineHome, models: Path, tmp_path: Path
+) -> None:
+    flags = speculative(models, "DDTREE", tp_size=2)
+    variables = {"SGLANG_CPU_OMP_THREADS_BIND": "0|1", "KDTREE_CHECK_RANKS": "1"}
+    with start(engine_home, tmp_path, flags, WATCHDOG_USEC=str(int(WATCHDOG * 1e6)), **variables) as engine:
+        engine.await_ready()
+        assert engine.generate("def", 24)["meta_info"]["completion_tokens"] == 24
+        long_request(engine, 4000)
+        (second,) = engine.children("sglang::scheduler_TP1")
+        os.kill(second, signal.SIGKILL)
+        assert engine.await_exit(WATCHDOG) == 71
+        line = engine.tail(1)
+        assert line.startswith("kdtree: engine died while serving: ")
+        assert "scheduler_TP1" in line or "Subprocess scheduler_1 " in line
+        assert "RanksDifferError" not in engine.log.read_text()
+
+
 def test_a_drain_past_its_deadline_cuts_and_says_so(
     engine_home: EngineHome, models: Path, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ class Launcher:
         self._page_path = own.runtime / f"kdtree-{os.getpid()}.page"
         self._page = pages.create(self._page_path)
         self._answered = True
+        self._children: dict[int, str] = {}
         self._drain_ends: float | None = None
         self._supervisor = Supervisor(
             self._page,
@@ -90,6 +91,7 @@ class Launcher:
             self._server.generate(server_args, api_key=self._key)
         except Exception as error:
             self._died(f"the first generation failed: {type(error).__name__}: {_first_line(error)}")
+        self._children = compat.child_titles()
         self._page.enter(Phase.SERVING)
         self._supervisor.look()
         self._supervisor.tell("READY=1")
@@ -132,6 +134,9 @@ class Launcher:
 
     def _died(self, why: str) -> NoReturn:
         phase = Phase(self._page.phase)
+        gone = compat.ended(self._children)
+        if gone and not why.startswith("Subprocess"):  # SGLang names the process itself there
+            why = f"{why}; ended first: {', '.join(gone)}"
         if phase is Phase.SERVING:
             self._end(Exit.DIED_SERVING, f"engine died while serving: {why}")
         self._end(Exit.DIED_LOADING, f"engine died while loading (phase {phase.label}): {why}")

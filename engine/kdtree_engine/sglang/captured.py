@@ -16,6 +16,7 @@ import torch
 from kdtree_engine.batched import BatchedTree, BatchedWalk
 from kdtree_engine.options import Options
 from kdtree_engine.sglang import treeops
+from kdtree_engine.sglang.outcome import Outcome, settle
 from kdtree_engine.sglang.stepcounts import StepCounts
 from kdtree_engine.sglang.treemask import write_captured
 
@@ -37,6 +38,7 @@ class CapturedStep:
         self._choice = torch.zeros_like(self._tree.tokens)
         self._walk = treeops.walk(options, self._tree, self._choice)
         self._records = counts.records(self._tree, self._walk)
+        self._outcome: Outcome | None = None  # made when the target's feature width is known
 
     def tree(self, bs: int) -> BatchedTree:
         return _rows(self._tree, bs)
@@ -45,9 +47,22 @@ class CapturedStep:
         """Before a target replay whose tree was not built inside the drafter's graph."""
         _copy(tree, self._tree)
 
-    def result(self, bs: int) -> tuple[torch.Tensor, BatchedWalk, torch.Tensor]:
-        """Choices, walk and records of the target's last replay; good until the next one."""
-        return self._choice[:bs], _rows(self._walk, bs), self._records[:bs]
+    def result(self, bs: int) -> tuple[torch.Tensor, BatchedWalk, torch.Tensor, Outcome]:
+        """Choices, walk, records and outcome of the target's last replay, good until the next one but for the
+        outcome's tokens and numbers, which the scheduler keeps.
+        """
+        made = self._outcome
+        if made is None:
+            raise RuntimeError("no graph of the target was captured")
+        length = made.source.shape[1]
+        outcome = Outcome(
+            tokens=made.tokens[:bs].clone(),
+            numbers=made.numbers[:, :bs].clone(),
+            source=made.source[:bs],
+            target=made.target[:bs],
+            hidden=made.hidden[: bs * length],
+        )
+        return self._choice[:bs], _rows(self._walk, bs), self._records[:bs], outcome
 
     def proposer(self, candidates: Candidates) -> Callable[[torch.Tensor, torch.Tensor], None]:
         """The drafter's tail: SGLang's draft sampler contract (hidden states [rows, h], input ids [rows])."""
@@ -74,6 +89,25 @@ class CapturedStep:
         self._choice[:bs].copy_(choice)
         _copy(walked, self._walk)
         self._records[:bs].copy_(self._counts.records(tree, walked))
+        seq_lens, cache_loc = forward_batch.seq_lens[:bs], forward_batch.out_cache_loc[: choice.numel()]
+        self._store(bs, settle(walked, seq_lens, cache_loc, output.hidden_states, choice.shape[1]))
+
+    def _store(self, bs: int, outcome: Outcome) -> None:
+        if self._outcome is None:
+            rows, length = self._walk.path.shape
+            self._outcome = Outcome(
+                tokens=torch.zeros_like(self._choice),
+                numbers=outcome.numbers.new_zeros(len(outcome.numbers), rows),
+                source=torch.zeros_like(self._walk.path),
+                target=torch.zeros_like(self._walk.path),
+                hidden=outcome.hidden.new_zeros(rows * length, outcome.hidden.shape[1]),
+            )
+        made = self._outcome
+        made.tokens[:bs].copy_(outcome.tokens)
+        made.numbers[:, :bs].copy_(outcome.numbers)
+        made.source[:bs].copy_(outcome.source)
+        made.target[:bs].copy_(outcome.target)
+        made.hidden[: len(outcome.hidden)].copy_(outcome.hidden)
 
 
 def _rows(group: Group, bs: int) -> Group:

@@ -9,28 +9,27 @@ import torch
 from kdtree_engine.batched import BatchedTree
 from kdtree_engine.sglang import treeops
 from kdtree_engine.sglang.compat import runtime as sgl
+from kdtree_engine.sglang.window import Window
 
 
-def propose(worker: Any, batch: Any, prefix_lens: torch.Tensor) -> tuple[BatchedTree, bool]:
+def propose(worker: Any, batch: Any, window: Window, prefix_lens: torch.Tensor) -> tuple[BatchedTree, bool]:
     """Run the draft block after each request's prefix and build the trees.
 
     Step 1 of SGLang's DFlashWorkerV2.forward_batch_generation, with a tree in place of the argmax chain.
-    Slot 0 of the block holds the last known token, the rest the mask token. The second value says whether
-    the tree was built inside the drafter's graph.
+    The second value says whether the tree was built inside the drafter's graph.
     """
     options = worker.options
-    block, bs = worker.block_size, len(prefix_lens)
-    target = worker.target_worker.model_runner.model
-    ids = prefix_lens.new_full((bs, block), int(worker._mask_token_id), dtype=torch.int64)
-    ids[:, 0] = batch.spec_info.bonus_tokens
-    forward_batch = _forward_batch(worker, batch, prefix_lens, ids, _embed(worker, target, ids))
+    bs = len(prefix_lens)
+    ids, positions = window.block(options.block_size)
+    embeds = _embed(worker, worker.target_worker.model_runner.model, ids)
+    forward_batch = _forward_batch(worker, batch, window, prefix_lens, ids, positions, embeds)
     with torch.inference_mode(), sgl.draft_tp_context(worker.draft_parallel_layout):
         drafted = worker.draft_model_runner.forward(forward_batch)
         if drafted.can_run_graph and worker.captured is not None:
             return worker.captured.tree(bs), True
         hidden = drafted.logits_output.hidden_states
-        hidden = hidden.view(bs, block, -1)[:, 1:].flatten(0, 1)
-        logp, tokens = (found.view(bs, block - 1, -1) for found in worker.candidates(hidden))
+        hidden = hidden.view(bs, options.block_size, -1)[:, 1:].flatten(0, 1)
+        logp, tokens = (found.view(bs, options.depths, -1) for found in worker.candidates(hidden))
     return treeops.build(options, logp, tokens, ids[:, 0]), False
 
 
@@ -59,50 +58,42 @@ def _embed(worker: Any, target: Any, ids: torch.Tensor) -> torch.Tensor:
         embeds = torch.nn.functional.embedding(ids, worker._full_embed_gpu)
     else:
         embeds = sgl.unwrap_lora_layer(sgl.resolve_embedding_module(worker.draft_model, target))(ids)
-    return (embeds * worker._noise_embed_scale).flatten(0, 1)
+    if worker._noise_embed_scale != 1.0:
+        embeds = embeds * worker._noise_embed_scale
+    return embeds.flatten(0, 1)
 
 
 def _forward_batch(
-    worker: Any, batch: Any, prefix_lens: torch.Tensor, ids: torch.Tensor, embeds: torch.Tensor
+    worker: Any,
+    batch: Any,
+    window: Window,
+    prefix_lens: torch.Tensor,
+    ids: torch.Tensor,
+    positions: torch.Tensor,
+    embeds: torch.Tensor,
 ) -> Any:
     bs, block = ids.shape
-    state = batch.spec_info
-    host_lens = batch.seq_lens_cpu if batch.seq_lens_cpu is not None else state.nxt_kv_lens_cpu
-    cache_loc = sgl.assign_extend_cache_locs_func(
-        req_pool_indices=batch.req_pool_indices,
-        req_to_token=worker.model_runner.req_to_token_pool.req_to_token,
-        start_offset=prefix_lens,
-        end_offset=prefix_lens + block,
-        batch_size=bs,
-        draft_token_num=block,
-        device=worker.device,
-    )
-    plan = worker.model_runner.kv_index_translator.plan(
-        req_pool_indices=batch.req_pool_indices,
-        seq_lens=prefix_lens,
-        seq_lens_cpu=host_lens,
-        write_virtual=cache_loc,
-        read_extent=block,
-    )
     translator = worker.draft_model_runner.kv_index_translator
     worker._ensure_draft_block_buffers(bs)
-    lens, lens_cpu = prefix_lens, worker._draft_seq_lens_cpu_buf[:bs]
+    lens, lens_cpu, plan = prefix_lens, worker._draft_seq_lens_cpu_buf[:bs], window.plan
     if worker.use_compact_draft_cache:
         lens = worker._compute_compact_draft_seq_lens(prefix_lens)
         worker._fill_compact_seq_lens_cpu_bound(
-            batch_seq_lens_cpu=batch.seq_lens_cpu, nxt_kv_lens_cpu=state.nxt_kv_lens_cpu, out=lens_cpu
+            batch_seq_lens_cpu=batch.seq_lens_cpu,
+            nxt_kv_lens_cpu=batch.spec_info.nxt_kv_lens_cpu,
+            out=lens_cpu,
         )
         worker._rebuild_compact_draft_cache(
             req_pool_indices=batch.req_pool_indices,
             prefix_lens=prefix_lens,
             draft_prefix_lens=lens,
-            verify_out_cache_loc_2d=cache_loc.view(bs, block),
+            verify_out_cache_loc_2d=window.cache_loc.view(bs, -1)[:, :block].contiguous(),
             bs=bs,
             block_size=block,
         )
         plan = plan.reads_from(translator, seq_lens=lens, seq_lens_cpu=lens_cpu, read_extent=block)
     else:
-        lens_cpu.copy_(host_lens)
+        lens_cpu.copy_(window.host_lens)
         if batch.seq_lens_cpu is not None:
             lens_cpu.add_(block)
     forward_batch = sgl.ForwardBatch(
@@ -111,10 +102,10 @@ def _forward_batch(
         input_ids=ids.flatten(),
         req_pool_indices=batch.req_pool_indices,
         seq_lens=lens,
-        out_cache_loc=cache_loc,
+        out_cache_loc=window.cache_loc,
         seq_lens_sum=int(lens_cpu.sum()),
         seq_lens_cpu=lens_cpu,
-        positions=(prefix_lens.to(torch.int64)[:, None] + worker._block_pos_offsets).flatten(),
+        positions=positions,
         input_embeds=embeds,
         spec_algorithm=sgl.SpeculativeAlgorithm.DFLASH,
         spec_info=worker._draft_block_spec_info,
@@ -122,5 +113,5 @@ def _forward_batch(
         global_num_token_non_padded_cpu=bs * block,
         can_run_decode_cuda_graph=batch.can_run_decode_cuda_graph,
     )
-    plan.bind(forward_batch, translator)
+    plan.bind(forward_batch, translator, cols=slice(0, block))
     return forward_batch

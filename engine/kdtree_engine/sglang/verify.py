@@ -11,27 +11,30 @@ from kdtree_engine import batched
 from kdtree_engine.batched import BatchedTree, BatchedWalk
 from kdtree_engine.sglang import penalties, sampling, treeops
 from kdtree_engine.sglang.compat import runtime as sgl
+from kdtree_engine.sglang.outcome import Outcome, settle
 from kdtree_engine.sglang.treemask import attach_eager, full_mask
+from kdtree_engine.sglang.window import Window
 
 
 @dataclass(frozen=True)
 class Verified:
-    """choice: [b, N], the target's token after each node. walked, records: the step's outcome and its counts.
+    """choice: [b, N], the target's token after each node. walked, records: the step's walk and its counts.
 
-    output: SGLang's result. plan: KV places.
+    outcome: what is handed on. output: SGLang's result.
     """
 
     choice: torch.Tensor
     walked: BatchedWalk
     records: torch.Tensor
+    outcome: Outcome
     output: Any
-    plan: Any
 
 
 def verify(
     worker: Any,
     batch: Any,
     tree: BatchedTree,
+    window: Window,
     prefix_lens: torch.Tensor,
     grammar_barrier: Any,
     *,
@@ -43,16 +46,16 @@ def verify(
     in_graph: the tree already lies in the static tensors of the target's graph.
     """
     bs, size = tree.tokens.shape
-    positions = (prefix_lens.to(torch.int64)[:, None] + tree.depth).flatten()
+    positions = (prefix_lens[:, None] + tree.depth).flatten()
     grammar = (  # on its way to the host before the target starts
         sgl.GrammarTree.from_device(tree.next_token(), tree.next_sibling(), tree.tokens)
         if batch.has_grammar
         else None
     )
-    output, plan, replayed = _run_target(worker, batch, tree, prefix_lens, positions, in_graph=in_graph)
+    output, replayed = _run_target(worker, batch, tree, window, prefix_lens, positions, in_graph=in_graph)
     if replayed and not sampling.adjusts(worker, batch):
-        choice, walked, records = worker.captured.result(bs)
-        return Verified(choice, walked, records, output, plan)
+        choice, walked, records, outcome = worker.captured.result(bs)
+        return Verified(choice, walked, records, outcome, output)
 
     logits = output.logits_output.next_token_logits
     sampling.adjust(logits, batch.sampling_info, size)
@@ -81,37 +84,23 @@ def verify(
     if any(penalised):
         worker.fell_back("penalties", sum(penalised))
         walked = walked.stopped_at_root(torch.tensor(penalised, device=choice.device))
-    return Verified(choice, walked, worker.counts.records(tree, walked), output, plan)
+    hidden = output.logits_output.hidden_states
+    outcome = settle(walked, prefix_lens, window.cache_loc, hidden, size)
+    return Verified(choice, walked, worker.counts.records(tree, walked), outcome, output)
 
 
 def _run_target(
     worker: Any,
     batch: Any,
     tree: BatchedTree,
+    window: Window,
     prefix_lens: torch.Tensor,
     positions: torch.Tensor,
     *,
     in_graph: bool,
-) -> tuple[Any, Any, bool]:
-    """One target forward over all nodes: its result, the plan of its KV places, whether a graph ran."""
-    bs, size = tree.tokens.shape
-    host_lens = batch.seq_lens_cpu if batch.seq_lens_cpu is not None else batch.spec_info.nxt_kv_lens_cpu
-    batch.out_cache_loc = sgl.assign_extend_cache_locs_func(
-        req_pool_indices=batch.req_pool_indices,
-        req_to_token=worker.model_runner.req_to_token_pool.req_to_token,
-        start_offset=prefix_lens,
-        end_offset=prefix_lens + size,
-        batch_size=bs,
-        draft_token_num=size,
-        device=worker.device,
-    )
-    plan = worker.model_runner.kv_index_translator.plan(
-        req_pool_indices=batch.req_pool_indices,
-        seq_lens=prefix_lens,
-        seq_lens_cpu=host_lens,
-        write_virtual=batch.out_cache_loc,
-        read_extent=size,
-    )
+) -> tuple[Any, bool]:
+    """One target forward over all nodes: its result, and whether a graph ran."""
+    size = tree.tokens.shape[1]
     on_cpu = prefix_lens.device.type == "cpu"
     inputs = sgl.DFlashVerifyInput(
         draft_token=tree.tokens.flatten(),
@@ -124,50 +113,49 @@ def _run_target(
             else torch.empty(0, dtype=torch.uint8, device=prefix_lens.device)
         ),
         capture_hidden_mode=sgl.CaptureHiddenMode.FULL,
-        kv_loc_plan=plan,
+        kv_loc_plan=window.plan,
     )
     kept = batch.seq_lens_cpu, batch.seq_lens_sum
-    batch.seq_lens_cpu = host_lens + size if batch.seq_lens_cpu is not None else host_lens
+    batch.out_cache_loc = window.cache_loc
+    batch.seq_lens_cpu = window.host_lens if batch.seq_lens_cpu is None else window.host_lens + size
     batch.seq_lens_sum = int(batch.seq_lens_cpu.sum())
     forward_batch, replays = inputs.prepare_for_verify(batch, worker.target_worker)
     batch.seq_lens_cpu, batch.seq_lens_sum = kept
     if replays and not in_graph:
         worker.captured.store_tree(tree)
     elif not replays and not on_cpu:
-        attach_eager(worker.model_runner.attn_backend, prefix_lens, int(host_lens.sum()), tree.ancestors)
+        bound = int(window.host_lens.sum())
+        attach_eager(worker.model_runner.attn_backend, prefix_lens, bound, tree.ancestors)
     output = worker.target_worker.forward_batch_generation(
         batch=None, forward_batch=forward_batch, is_verify=True, skip_attn_backend_init=True
     )
-    return output, plan, replays
+    return output, replays
 
 
-def commit(worker: Any, batch: Any, verified: Verified, prefix_lens: torch.Tensor) -> None:
+def commit(worker: Any, batch: Any, window: Window, verified: Verified, accept_lens: torch.Tensor) -> None:
     """Move the accepted path's target KV to the front of each window and write its hidden states into the
     draft KV.
+
+    accept_lens: [b] int32 commit lengths.
     """
-    walked = verified.walked
+    outcome = verified.outcome
     bs, size = verified.choice.shape
+    length = outcome.source.shape[1]
     output = verified.output.logits_output
-    window = torch.arange(bs, device=walked.path.device)[:, None] * size
-    rows = torch.where(walked.path < 0, -1, walked.path + window)
     if batch.return_logprob:
+        path = verified.walked.path
+        first = torch.arange(bs, device=path.device)[:, None] * size
+        rows = torch.where(path < 0, -1, path + first)
         sgl.compute_spec_logprobs(batch, output, verified.choice.flatten(), accept_index=rows)
     if not worker.options.is_chain:  # a chain's accepted path already is the front of its window
-        sgl.move_accept_tokens_to_target_kvcache(
-            batch,
-            rows.to(torch.int32),
-            (walked.lengths - 1).to(torch.int32),
-            worker.model_runner.token_to_kv_pool_allocator,
-        )
-    length = walked.path.shape[1]
-    hidden = output.hidden_states.view(bs * size, -1)[rows.clamp(min=0).flatten()]
-    cache_loc = worker._draft_write_ids(verified.plan).view(bs, size)[:, :length].contiguous()
-    offsets = torch.arange(length, device=walked.path.device)
+        pool = worker.model_runner.token_to_kv_pool_allocator.get_kvcache()
+        pool.move_kv_cache(outcome.target.flatten(), outcome.source.flatten())
+    cache_loc = worker._draft_write_ids(window.plan).view(bs, size)[:, :length].contiguous()
     worker._append_target_hidden_to_draft_kv_by_loc(
-        target_hidden=hidden,
+        target_hidden=outcome.hidden,
         cache_loc=cache_loc.flatten(),
         cache_loc_2d=cache_loc,
-        positions=(prefix_lens.to(torch.int64)[:, None] + offsets).flatten(),
-        commit_lens=walked.lengths.to(torch.int32),
+        positions=window.block(length)[1],
+        commit_lens=accept_lens,
     )
     output.hidden_states = None

@@ -17,6 +17,7 @@ from kdtree_engine.sglang.draft import propose, top_candidates
 from kdtree_engine.sglang.registration import options_of
 from kdtree_engine.sglang.stepcounts import StepCounts
 from kdtree_engine.sglang.verify import commit, verify
+from kdtree_engine.sglang.window import open_window
 
 if TYPE_CHECKING:
     from kdtree_engine.sglang.exposition import Exposition
@@ -110,25 +111,25 @@ class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
         options = self.options
         prefix_lens = batch.seq_lens
         prefix_lens.record_stream(torch.get_device_module(self.device).current_stream())
-        tree, in_graph = propose(self, batch, prefix_lens)
-        verified = verify(self, batch, tree, prefix_lens, grammar_barrier, in_graph=in_graph)
-        walked = verified.walked
+        window = open_window(self, batch, prefix_lens)
+        tree, in_graph = propose(self, batch, window, prefix_lens)
+        verified = verify(self, batch, tree, window, prefix_lens, grammar_barrier, in_graph=in_graph)
         if self.checks_ranks:
-            ranks.check(self.tp_group, tree, walked)
+            ranks.check(self.tp_group, tree, verified.walked)
         self.counts.add(verified.records)
 
-        new_seq_lens = prefix_lens + walked.lengths.to(prefix_lens.dtype)
+        lengths, bonus, new_lens = verified.outcome.numbers
+        new_seq_lens, accept_lens = new_lens.to(prefix_lens.dtype), lengths.to(torch.int32)
         if on_publish is not None:
             on_publish(new_seq_lens)
-        commit(self, batch, verified, prefix_lens)
-        padding = options.budget - walked.committed.shape[1]
+        commit(self, batch, window, verified, accept_lens)
         return sgl.GenerationBatchResult(
             logits_output=verified.output.logits_output,
-            next_token_ids=torch.nn.functional.pad(walked.committed, (0, padding)).flatten(),
-            accept_lens=walked.lengths.to(torch.int32),
+            next_token_ids=verified.outcome.tokens.flatten(),
+            accept_lens=accept_lens,
             can_run_cuda_graph=verified.output.can_run_cuda_graph,
             next_draft_input=self._make_next_draft_input_decode(
-                bonus_tokens=walked.bonus.clone(), new_seq_lens=new_seq_lens
+                bonus_tokens=bonus, new_seq_lens=new_seq_lens
             ),
             speculative_num_draft_tokens=options.budget,
             new_seq_lens=new_seq_lens,

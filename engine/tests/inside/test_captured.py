@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kdtree_engine import batched
 from kdtree_engine.options import Options
 from kdtree_engine.sglang.captured import CapturedStep
+from kdtree_engine.sglang.outcome import settle
 from kdtree_engine.sglang.stepcounts import StepCounts
 from kdtree_engine.sglang.treemask import capture_with_mask, full_mask, write_captured, write_tree
 
@@ -53,9 +54,11 @@ def test_a_graph_computes_what_a_step_without_one_does() -> None:
     assert step.tree(3).tokens.tolist() == tree.tokens.tolist()
     assert step.tree(3).ancestors.tolist() == tree.ancestors.tolist()
 
-    logits = torch.randn(3 * 9, 11)
-    step.target_tail(None, SimpleNamespace(next_token_logits=logits), SimpleNamespace(batch_size=3), 27)
-    choice, walked, records = step.result(2)
+    logits, features, places = torch.randn(3 * 9, 11), torch.randn(3 * 9, 6), torch.arange(100, 127)
+    lens = torch.tensor([4, 5, 6])
+    output = SimpleNamespace(next_token_logits=logits, hidden_states=features)
+    step.target_tail(None, output, SimpleNamespace(batch_size=3, seq_lens=lens, out_cache_loc=places), 27)
+    choice, walked, records, outcome = step.result(2)
     expected = batched.walk(tree, logits.argmax(-1).view(3, 9), OPTIONS.depths)
     assert choice.tolist() == logits.argmax(-1).view(3, 9)[:2].tolist()
     assert walked.committed.tolist() == expected.committed[:2].tolist()
@@ -63,14 +66,27 @@ def test_a_graph_computes_what_a_step_without_one_does() -> None:
     counts.add(records)
     assert counts.totals().steps == 2
     assert counts.totals().violations() == ()
+    eager = settle(expected, lens, places, features, 9)
+    assert outcome.tokens.tolist() == eager.tokens[:2].tolist()
+    assert outcome.numbers.tolist() == eager.numbers[:, :2].tolist()
+    assert outcome.source.tolist() == eager.source[:2].tolist()
+    assert outcome.target.tolist() == eager.target[:2].tolist()
+    assert outcome.hidden.tolist() == eager.hidden[: 2 * OPTIONS.block_size].tolist()
 
 
 def test_rows_that_no_drafter_filled_still_walk() -> None:
     """A graph is captured, and its padding replayed, on whatever lies in the static tensors."""
     step = CapturedStep(OPTIONS, StepCounts(OPTIONS, "cpu", leads=True), 2, "cpu")
-    logits = torch.zeros(2 * 9, 11)
-    step.target_tail(None, SimpleNamespace(next_token_logits=logits), SimpleNamespace(batch_size=2), 18)
+    output = SimpleNamespace(next_token_logits=torch.zeros(2 * 9, 11), hidden_states=torch.zeros(2 * 9, 6))
+    slots = SimpleNamespace(batch_size=2, seq_lens=torch.ones(2), out_cache_loc=torch.zeros(18, dtype=int))
+    step.target_tail(None, output, slots, 18)
     assert (step.result(2)[1].lengths <= OPTIONS.block_size).all()
+
+
+def test_a_step_without_a_captured_target_has_no_result() -> None:
+    step = CapturedStep(OPTIONS, StepCounts(OPTIONS, "cpu", leads=True), 2, "cpu")
+    with pytest.raises(RuntimeError, match="no graph"):
+        step.result(1)
 
 
 def test_the_target_of_ddtree_is_captured_with_a_mask_and_nothing_else_is() -> None:

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kdtree_engine import batched
 from kdtree_engine.options import Options
+from kdtree_engine.sglang.outcome import settle
 from kdtree_engine.sglang.stepcounts import StepCounts
 from kdtree_engine.sglang.verify import Verified, commit
+from kdtree_engine.sglang.window import Window
 
 VOCABULARY, ROOM = 5, 80
 
@@ -112,8 +114,13 @@ class Engine:
         records = self.counts.records(tree, walked)
         self.counts.add(records)
         output = SimpleNamespace(logits_output=SimpleNamespace(hidden_states=hidden.view(-1, 1)))
-        batch = SimpleNamespace(return_logprob=False, seq_lens=lens, out_cache_loc=places.flatten())
-        commit(self, batch, Verified(choice, walked, records, output, places), lens)
+        outcome = settle(walked, lens, places.flatten(), hidden.view(-1, 1), size)
+        positions = lens[:, None] + torch.arange(size)
+        window = Window(choice, positions, places.flatten(), places.flatten(), lens)
+        verified = Verified(choice, walked, records, outcome, output)
+        batch = SimpleNamespace(return_logprob=False)
+        commit(self, batch, window, verified, outcome.numbers[0].to(torch.int32))
+        assert outcome.numbers[2].tolist() == (lens + walked.lengths).tolist()
         for row, request in enumerate(running):
             committed = walked.committed[row, : walked.lengths[row]].tolist()
             room = request.length - len(request.output)

@@ -13,6 +13,7 @@ from typing import Any
 
 SUPPORTED = "0.5.23"
 KILL_SECONDS = 10.0
+TITLE = "sglang::"  # how SGLang's processes name themselves
 
 # Functions that are wrapped through SGLang's own HookRegistry.
 ADD_CLI_ARGS = "sglang.srt.server_args.ServerArgs.add_cli_args"
@@ -122,6 +123,30 @@ def leads() -> bool:
 def load(scheduler: Any) -> tuple[int, int]:
     """Running and queued requests of a scheduler."""
     return len(scheduler.running_batch.reqs), len(scheduler.waiting_queue)
+
+
+def child_titles() -> dict[int, str]:
+    """SGLang's processes under this one by pid: `scheduler_TP1`, `detokenizer`, ..."""
+    import psutil
+
+    found = {}
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error, IndexError):
+            found[child.pid] = child.cmdline()[0].strip()
+    return {pid: title.removeprefix(TITLE) for pid, title in found.items() if title.startswith(TITLE)}
+
+
+def ended(titles: dict[int, str]) -> list[str]:
+    """Those of `child_titles` that do not run any more."""
+    import psutil
+
+    def runs(pid: int) -> bool:
+        try:
+            return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+        except psutil.NoSuchProcess:
+            return False
+
+    return [title for pid, title in titles.items() if not runs(pid)]
 
 
 def kill_children() -> None:

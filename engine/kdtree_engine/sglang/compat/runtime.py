@@ -4,7 +4,6 @@ code.
 
 from __future__ import annotations
 
-from sglang.kernels.ops.speculative.cache_locs import assign_extend_cache_locs_func
 from sglang.srt.layers.logprob_processor import compute_spec_logprobs
 from sglang.srt.layers.sampler import (
     apply_custom_logit_processor,
@@ -15,7 +14,11 @@ from sglang.srt.managers.utils import GenerationBatchResult
 from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode, ForwardBatch, ForwardMode
 from sglang.srt.runtime_context import get_parallel, get_spec
 from sglang.srt.speculative.dflash_info import DFlashVerifyInput
-from sglang.srt.speculative.dflash_worker_v2 import DFlashWorkerV2, _resolve_dflash_embedding_module
+from sglang.srt.speculative.dflash_worker_v2 import (
+    DFlashWorkerV2,
+    _prepare_dflash_draft_block_unchecked,
+    _resolve_dflash_embedding_module,
+)
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.srt.speculative.spec_tp_sync import SpecTpSyncSite
 from sglang.srt.speculative.spec_utils import (
@@ -25,10 +28,10 @@ from sglang.srt.speculative.spec_utils import (
     GrammarTree,
     build_grammar_vocab_mask,
     draft_tp_context,
-    move_accept_tokens_to_target_kvcache,
     sample_simulated_acc_len,
 )
 
+prepare_draft_block = _prepare_dflash_draft_block_unchecked
 resolve_embedding_module = _resolve_dflash_embedding_module
 
 __all__ = [
@@ -45,13 +48,12 @@ __all__ = [
     "SpecTpSyncSite",
     "SpeculativeAlgorithm",
     "apply_custom_logit_processor",
-    "assign_extend_cache_locs_func",
     "build_grammar_vocab_mask",
     "compute_spec_logprobs",
     "draft_tp_context",
     "get_parallel",
     "get_spec",
-    "move_accept_tokens_to_target_kvcache",
+    "prepare_draft_block",
     "resolve_embedding_module",
     "sample_simulated_acc_len",
     "top_k_top_p_min_p_sampling_from_probs_torch",

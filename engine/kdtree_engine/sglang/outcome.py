@@ -1,0 +1,45 @@
+"""What a verified step hands on: tokens to the scheduler, places to the KV cache, features to the drafter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from kdtree_engine.batched import BatchedWalk
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """b requests of N rows, paths of at most L = D + 1 nodes.
+
+    tokens: [b, N], the committed tokens first. numbers: [3, b], commit lengths, last tokens, new prefix
+    lengths. source, target: [b, L] KV places of the accepted nodes now and at the window's front (place 0,
+    which nobody reads, past a path's end). hidden: [b * L, h], the accepted nodes' features.
+    """
+
+    tokens: torch.Tensor
+    numbers: torch.Tensor
+    source: torch.Tensor
+    target: torch.Tensor
+    hidden: torch.Tensor
+
+
+def settle(
+    walked: BatchedWalk, prefix_lens: torch.Tensor, cache_loc: torch.Tensor, hidden: torch.Tensor, size: int
+) -> Outcome:
+    """cache_loc: [b * N] KV places of the window; hidden: [b * N, h]; size: N. On the device alone, so it can
+    be captured.
+    """
+    batch, length = walked.path.shape
+    accepted = walked.path >= 0
+    window = torch.arange(batch, device=walked.path.device)[:, None] * size
+    rows = walked.path.clamp(min=0) + window
+    front = cache_loc.view(batch, size)[:, :length]
+    return Outcome(
+        tokens=torch.nn.functional.pad(walked.committed, (0, size - length)),
+        numbers=torch.stack([walked.lengths, walked.bonus, prefix_lens.to(torch.int64) + walked.lengths]),
+        source=torch.where(accepted, cache_loc[rows], 0),
+        target=torch.where(accepted, front, 0),
+        hidden=hidden.view(batch * size, -1)[rows.flatten()],
+    )
