@@ -1,11 +1,11 @@
 """Token equality on a GPU, fp32: {plain, DFLASH, DDTREE 8/16/32} x {eager, graphs} x page x context x
 concurrency, against plain decoding with graphs and page 1.
 
-    python engine/benchmarks/equality.py RESULTS.json --setups graphs/1 graphs/64 eager/1 eager/64 --draws
+    python engine/benchmarks/equality.py RESULTS.json --setups graphs/1+eager/1 graphs/64+eager/64 --draws
 
 Resumable: cells that RESULTS.json holds are not run again; the tokens of plain decoding lie in
-RESULTS.tokens.json. The servers of a set-up share the card, and those of the next one start meanwhile. Run it
-where SGLang 0.5.23, torch and a GPU are; of this repository it needs engine/ and models/tiny-pair only.
+RESULTS.tokens.json. Set-ups joined by + share the card, and the servers of the next ones start meanwhile.
+Run it where SGLang 0.5.23, torch and a GPU are; of this repository it needs engine/ and models/tiny-pair.
 """
 
 from __future__ import annotations
@@ -149,7 +149,8 @@ def run_draws(results: Results, servers: Sequence[Server]) -> None:
     if servers[0].arm != AUTOREGRESSIVE:
         return
     # Stock DFLASH may sample greedily on a build without its kernel, so it is no arm here.
-    trees = [server for server in servers if server.arm.algorithm == "DDTREE"]
+    setup = servers[0].setup
+    trees = [server for server in servers if server.arm.algorithm == "DDTREE" and server.setup == setup]
     asked = [servers[0], servers[0], *trees]  # plain decoding against itself is the control
     with concurrent.futures.ThreadPoolExecutor(len(asked)) as pool:
         expected, *found = pool.map(lambda server: draws.count(server, prompts(CONTEXTS[0])), asked)
@@ -160,7 +161,9 @@ def run_draws(results: Results, servers: Sequence[Server]) -> None:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("results", type=Path)
-    parser.add_argument("--setups", nargs="*", default=["graphs/1"], help="graphs/PAGE or eager/PAGE")
+    parser.add_argument(
+        "--setups", nargs="*", default=["graphs/1"], help="graphs/PAGE or eager/PAGE; with + together"
+    )
     parser.add_argument("--arms", nargs="*", default=list(COMPARED))
     parser.add_argument("--tp", type=int, default=1)
     parser.add_argument("--draws", action="store_true", help="sampled distributions too, on the first set-up")
@@ -173,9 +176,15 @@ def main(arguments: Sequence[str]) -> int:
     results = Results(asked.results)
     results.put("about", {"commit": asked.commit, "date": f"{datetime.datetime.now():%Y-%m-%d %H:%M}"})
     known = Reference(asked.results.with_suffix(".tokens.json"))
-    setups = [Setup(mode == "graphs", int(page), tp=asked.tp) for mode, page in map(_split, asked.setups)]
     planned = [
-        [(arm, setup) for arm in arms(asked.arms) if results.lacks(arm.name, setup)] for setup in setups
+        [
+            (arm, setup)
+            for mode, page in (name.split("/") for name in together.split("+"))
+            for setup in (Setup(mode == "graphs", int(page), tp=asked.tp),)
+            for arm in arms(asked.arms)
+            if results.lacks(arm.name, setup)
+        ]
+        for together in asked.setups
     ]
     planned = [wave for wave in planned if wave]
     missing = 0
@@ -194,11 +203,6 @@ def main(arguments: Sequence[str]) -> int:
     wrong = [name for name, cell in results.cells.items() if cell.get("equal") is False]
     print(f"{sum('equal' in cell for cell in results.cells.values())} cells, differing: {wrong or 'none'}")
     return 1 if wrong or missing else 0
-
-
-def _split(name: str) -> tuple[str, str]:
-    mode, _, page = name.partition("/")
-    return mode, page
 
 
 if __name__ == "__main__":

@@ -26,9 +26,11 @@ from typing import Any
 from dummy_model import write_dense
 from equality import Results, prompts
 from gpu_servers import PAIR, Server, Setup, arms, serving, stop_in_time
+from profiled import profile
 from transformers import AutoTokenizer
 
 TIMED = ("dflash", "ddtree-chain", "ddtree-16", "ddtree-32", "autoregressive")
+CONTEXT, PROFILED = 100, 3  # profiles: their context, and how many of the arms
 SET_PROMPTS, SET_TOKENS = 4, 256
 
 
@@ -109,6 +111,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--tokens", type=int, default=384)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--sets", action="store_true", help="acceptance length and tokens/s by kind of text")
+    parser.add_argument("--profile", action="store_true", help="kernels, collectives and launches of a step")
     parser.add_argument("--tp", type=int, default=1)
     parser.add_argument("--after", type=Path, help="start servers now, measure once this file exists")
     parser.add_argument("--logs", type=Path, help="folder for the servers' logs")
@@ -146,6 +149,10 @@ def main(arguments: Sequence[str]) -> int:
                     if asked.sets and model == "tiny":
                         for server in servers:
                             results.put(f"sets/{server.arm.name}", kinds_of_text(server))
+                    if asked.profile:
+                        for server in servers[:PROFILED]:
+                            parts = profile(server, prompts(CONTEXT)[1], 64, folder / server.log.stem)
+                            results.put(f"{model}/{server.arm.name}/{server.setup}/profile", {"ranks": parts})
             except Exception:  # one model's failure must not cost the other
                 traceback.print_exc()
                 failed += 1
