@@ -3,8 +3,9 @@
     python engine/benchmarks/steps.py RESULTS.json --models tiny 8b --sets
 
 tiny: the trained pair. 8b: random weights in the shape of Qwen3-8B with a drafter of 5 layers and block 8,
-where verification has its real cost. --sets adds acceptance length and tokens/s for each kind of text with
-the trained pair. The servers of a model start together and are then timed one at a time, the others idle.
+where verification has its real cost. mla: Kimi K2's attention in four layers, for long contexts. --sets adds
+acceptance length and tokens/s for each kind of text with the trained pair. The servers of a model start
+together and are then timed one at a time, the others idle.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ import tempfile
 import time
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dummy_model import write_dense
+from dummy_model import write_dense, write_latent
 from equality import Results, prompts
 from gpu_servers import PAIR, Server, Setup, arms, serving, stop_in_time
 from profiled import profile
@@ -88,24 +90,42 @@ def kinds_of_text(server: Server) -> dict[str, Any]:
 def measure(
     results: Results, servers: Sequence[Server], model: str, cells: Sequence[tuple[int, int]], **how: int
 ) -> None:
+    """Every cell of every server, and its ratio to the first server's."""
     for context, batch in cells:
-        for server in servers:
-            name = f"{model}/{server.arm.name}/{server.setup}/context{context}/batch{batch}"
+        names = [
+            f"{model}/{server.arm.name}/{server.setup}/context{context}/batch{batch}" for server in servers
+        ]
+        for name, server in zip(names, servers, strict=True):
             if name not in results.cells:
                 results.put(name, time_steps(server, context, batch, **how))
-        first = servers[0].arm.name
-        base = results.cells.get(f"{model}/{first}/{servers[0].setup}/context{context}/batch{batch}")
-        for server in servers[1:]:
-            cell = results.cells[f"{model}/{server.arm.name}/{server.setup}/context{context}/batch{batch}"]
-            if base:
-                ratio = cell["step_ms"] / base["step_ms"]
-                print(f"{model} context {context} batch {batch}: {server.arm.name} / {first} = {ratio:.3f}")
+            ratio = results.cells[name]["step_ms"] / results.cells[names[0]]["step_ms"]
+            print(f"  {ratio:.3f} of {servers[0].arm.name}", flush=True)
+
+
+def setup_of(model: str, folder: Path, tp: int, attention: str) -> Setup:
+    """How the servers of a model run. attention: stock or kdtree, for verification."""
+    own = Setup(exact=False, batches=(1, 8), tp=tp, environment=(("KDTREE_VERIFY_ATTENTION", attention),))
+    if model == "tiny":
+        return own
+    write = write_latent if model == "mla" else write_dense
+    target, drafter = write(folder / model, PAIR)
+    extra = ["--load-format=dummy", "--max-total-tokens=36864"]
+    if model == "mla":
+        extra = [
+            "--load-format=dummy",
+            "--max-total-tokens=200000",
+            "--context-length=195000",
+            "--speculative-draft-window-size=2048",
+            "--chunked-prefill-size=8192",
+        ]
+    return replace(own, target=target, drafter=drafter, extra=tuple(extra))
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("results", type=Path)
-    parser.add_argument("--models", nargs="*", default=["tiny"], choices=["tiny", "8b"])
+    parser.add_argument("--models", nargs="*", default=["tiny"], choices=["tiny", "8b", "mla"])
+    parser.add_argument("--attention", default="stock", choices=["stock", "kdtree"])
     parser.add_argument("--arms", nargs="*", default=list(TIMED))
     parser.add_argument("--cells", nargs="*", default=["100/1", "4000/1", "100/8"], help="CONTEXT/BATCH")
     parser.add_argument("--tokens", type=int, default=384)
@@ -128,31 +148,22 @@ def main(arguments: Sequence[str]) -> int:
         folder = asked.logs or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         for model in asked.models:
-            setup = Setup(exact=False, batches=(1, 8), tp=asked.tp)
-            if model == "8b":
-                target, drafter = write_dense(folder / "dense8b", PAIR)
-                setup = Setup(
-                    exact=False,
-                    batches=(1, 8),
-                    tp=asked.tp,
-                    target=target,
-                    drafter=drafter,
-                    extra=("--load-format=dummy", "--max-total-tokens=36864"),
-                )
+            named = model if asked.attention == "stock" else f"{model}-{asked.attention}"
+            setup = setup_of(model, folder, asked.tp, asked.attention)
             wanted = [(arm, setup) for arm in arms(asked.arms)]
             try:
                 with serving(wanted, folder) as servers:
                     failed += len(wanted) - len(servers)
                     while asked.after is not None and not asked.after.exists():
                         time.sleep(0.2)
-                    measure(results, servers, model, cells, tokens=asked.tokens, runs=asked.runs)
+                    measure(results, servers, named, cells, tokens=asked.tokens, runs=asked.runs)
                     if asked.sets and model == "tiny":
                         for server in servers:
                             results.put(f"sets/{server.arm.name}", kinds_of_text(server))
                     if asked.profile:
                         for server in servers[:PROFILED]:
                             parts = profile(server, prompts(CONTEXT)[1], 64, folder / server.log.stem)
-                            results.put(f"{model}/{server.arm.name}/{server.setup}/profile", {"ranks": parts})
+                            results.put(f"{named}/{server.arm.name}/{server.setup}/profile", {"ranks": parts})
             except Exception:  # one model's failure must not cost the other
                 traceback.print_exc()
                 failed += 1
