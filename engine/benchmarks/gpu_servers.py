@@ -210,6 +210,7 @@ def _start(arm: Arm, setup: Setup, folder: Path) -> Server:
         "--random-seed=1",
         "--skip-server-warmup",
         "--cuda-graph-backend-prefill=disabled",
+        *(["--sleep-on-idle"] if setup.exact else []),  # many share the processor; nothing is timed
         *(
             ["--cuda-graph-bs-decode", *map(str, setup.batches)]
             if setup.graphs
