@@ -217,6 +217,8 @@ def _start(arm: Arm, setup: Setup, folder: Path) -> Server:
             else ["--cuda-graph-backend-decode=disabled"]
         ),
     ]
+    if setup.tp > 1:
+        flags.append("--disable-custom-all-reduce")  # NCCL alone
     if arm.algorithm is not None:
         flags += [
             f"--speculative-algorithm={arm.algorithm}",

@@ -34,6 +34,7 @@ def launch(folder: Path, tp: int) -> Server:
         "speculative-draft-model-path": str(PAIR / "drafter"),
         "ddtree-budget": 16,
         "tp-size": tp,
+        "disable-custom-all-reduce": True,
         "attention-backend": "triton",
         "sampling-backend": "pytorch",
         "mem-fraction-static": 0.5,
