@@ -41,9 +41,7 @@ def top_candidates(hidden: torch.Tensor, lm_head: Any, width: int) -> tuple[torc
     shard = getattr(lm_head, "shard_indices", None)
     rows = lm_head.weight.shape[0] if shard is None else shard.num_org_elements
     weight = lm_head.weight[:rows]
-    logits = torch.matmul(hidden.to(weight.dtype), weight.T).float()
-    values, tokens = logits.topk(width, dim=-1)
-    norm = logits.logsumexp(-1, keepdim=True)
+    values, tokens, norm = treeops.best_tokens(torch.matmul(hidden.to(weight.dtype), weight.T), width)
     group = sgl.get_parallel().tp_group
     if shard is not None and group.world_size > 1:
         tokens = group.all_gather(tokens + shard.org_vocab_start_index, dim=-1)

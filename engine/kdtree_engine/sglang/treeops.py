@@ -1,4 +1,4 @@
-"""Tree and walk where the tensors are: the kernels on a GPU, plain torch operations on a CPU."""
+"""Candidates, tree and walk where the tensors are: kernels on a GPU, plain torch operations on a CPU."""
 
 from __future__ import annotations
 
@@ -7,6 +7,18 @@ import torch
 from kdtree_engine import batched
 from kdtree_engine.batched import BatchedTree, BatchedWalk
 from kdtree_engine.options import Options
+
+
+def best_tokens(logits: torch.Tensor, width: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """logits: [r, V]. Values [r, width] from the best down, their tokens, the rows' normalisers [r, 1]."""
+    if logits.is_cuda:
+        from kdtree_engine import headkernels
+
+        if width <= headkernels.WIDEST:
+            return headkernels.best_tokens(logits, width)
+    logits = logits.float()
+    values, tokens = logits.topk(width, dim=-1)
+    return values, tokens, logits.logsumexp(-1, keepdim=True)
 
 
 def build(options: Options, logp: torch.Tensor, candidates: torch.Tensor, root: torch.Tensor) -> BatchedTree:
