@@ -19,9 +19,9 @@ def register() -> None:
     HookRegistry.register("sglang.srt.models.dflash.DFlashDraftModel.forward", _own_type, HookType.BEFORE)
 
 
-def _small_blocks(original: Callable[[int, int], tuple[int, ...]], *head_dims: int) -> tuple[int, ...]:
+def _small_blocks(original: Callable[..., tuple[int, ...]], *args: int, **kwargs: int) -> tuple[int, ...]:
     """Hopper's blocks of 128 x 64 spill kilobytes a thread when fp32 products are not rounded to TF32."""
-    return (*original(*head_dims)[:3], 32, 32, 4)
+    return (*original(*args, **kwargs)[:3], 32, 32, 4)
 
 
 def _never(*_: Any, **__: Any) -> bool:
