@@ -38,10 +38,11 @@ def heavy(kdops: Deployer, tmp_path: Path) -> Deployer:
 
 @pytest.fixture
 def old(kdops: Deployer) -> str:
-    """A committed, serving release before the fault."""
+    """A committed, serving release before the fault; the only one of this profile, and healthy."""
     kdops.lab.ssh("lab0", "rm -f /run/standin-go")
-    code, said = kdops.deploy("--profile", "linear")
-    assert code == 0, said
+    if not (kdops.serves().startswith("linear-") and kdops.finished()):
+        code, said = kdops.deploy("--profile", "linear")
+        assert code == 0, said
     return kdops.serves()
 
 
@@ -116,7 +117,7 @@ def test_rolling_back_that_fails_too_is_said_and_the_next_deploy_serves(kdops: D
     code, said = kdops.deploy("--profile", "autoregressive")
     kdops.lab.ssh("lab0", "rm /run/standin-broken")
     assert code == 7, said
-    assert "the engine died while loading (exit status 70)" in said
+    assert "exit status 65" in said
     assert "rolling back failed too: NO release serves" in said
     assert kdops.finished() and kdops.serves() == ""
     outcome = kdops.outcome()

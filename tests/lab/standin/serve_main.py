@@ -2,7 +2,7 @@
 
 $STANDIN says how it fails: die (while loading), hang (never ready), held (loads until
 /run/standin-go exists), wrong (serves with another page size than asked for), crash (dies once it is ready).
-Whatever it says, the load fails while /run/standin-broken exists.
+Whatever it says, it is refused (65, no restart) while /run/standin-broken exists.
 """
 
 import http.server
@@ -25,7 +25,9 @@ signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 print(f"stand-in starts as {mode or 'healthy'}", flush=True)
 tell("STATUS=phase=weights 0 s")
 
-if mode == "die" or Path("/run/standin-broken").exists():
+if Path("/run/standin-broken").exists():
+    sys.exit(65)
+if mode == "die":
     print("RuntimeError: CUDA out of memory (stand-in)", flush=True)
     sys.exit(70)
 if mode == "hang":
