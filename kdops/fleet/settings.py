@@ -247,7 +247,7 @@ class EngineConfig:
     watchdog: int = _row(
         300,
         "Seconds without any progress after which the engine is restarted; 3× the longest step",
-        low=10,
+        low=5,
         high=86_400,
     )
     smoke_tokens: int = _row(
