@@ -1,10 +1,11 @@
 # make demo   the main job on a real systemd host on this machine (Debian, root)
 # make test   everything CI runs; make test-all adds the full fault matrix
+# make matrix the fault matrix alone, file by file; writes docs/benchmarks/test-matrix.md
 # make bench  how long the commands take, against their limits; writes docs/benchmarks/commands.md
 KDOPS_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kdops
 export KDOPS_CACHE
 
-.PHONY: help demo test test-all bench lint format setup clean
+.PHONY: help demo test test-all matrix bench lint format setup clean
 
 help:
 	@sed -n 's/^# //p' $(firstword $(MAKEFILE_LIST))
@@ -24,6 +25,10 @@ test-all:
 bench:
 	@venv=$$(scripts/setup.sh lab) && mkdir -p docs/benchmarks && PATH="$$venv/bin:$$PATH" \
 	  "$$venv/bin/python" scripts/bench_cli.py >docs/benchmarks/commands.md; code=$$?; cat docs/benchmarks/commands.md; exit $$code
+
+matrix:
+	@venv=$$(scripts/setup.sh lab) && mkdir -p docs/benchmarks && PATH="$$venv/bin:$$PATH" KDOPS_LAB=test \
+	  "$$venv/bin/python" scripts/test_matrix.py $(FILES) >docs/benchmarks/test-matrix.md
 
 lint:
 	@venv=$$(scripts/setup.sh) && PATH="$$venv/bin:$$PATH" scripts/lint.sh
