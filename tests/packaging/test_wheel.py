@@ -21,7 +21,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp.glob("kdops-*.whl")
     venv.create(tmp / "env", with_pip=True)
-    install = [tmp / "env/bin/pip", "install", "-q", "-c", ROOT / "requirements.lock", wheel]
+    install = [tmp / "env/bin/pip", "install", "-q", "--no-compile", "-c", ROOT / "requirements.lock", wheel]
     subprocess.run(install, check=True, capture_output=True)
     return tmp / "env" / "bin"
 
