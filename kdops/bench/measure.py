@@ -11,7 +11,7 @@ from kdops.bench.job import THROUGH_SSH, Job
 from kdops.bench.workloads import Stage
 from kdops.errors import KdopsError
 from kdops.fleet import EngineConfig
-from kdops.host import HostConnection
+from kdops.host import HostConnection, probe
 from kdops.host.credentials import api_key
 from kdops.store import Store
 
@@ -39,6 +39,9 @@ def measure(
     unit = job.bundles[arm].unit
     with HostConnection(job.host) as connection:
         began = host_checks.clock(connection)
+        seen = probe(connection)
+        evidence["invocation"] = seen.unit.invocation
+        evidence["settings"] = dict((seen.engine and seen.engine.server_info) or {})
         evidence["end_tokens"] = host_checks.ends_of(connection, config.model)
         with _client(job, config, address, connection, evidence) as send:
             for _ in send((job.suite.warmup,)):

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deploying import UNIT, Deployer, standin_tree, until, write_inventory
 
+from kdops.store import Store
+
 if TYPE_CHECKING:
     from conftest import LabHandle
 
@@ -146,12 +148,16 @@ def test_a_cut_link_is_told_and_the_guard_restores(kdops: Deployer, old: str) ->
     until(lambda: restored(kdops, old), "the guard restores what served", 60)
 
 
-def test_bench_measures_what_serves_and_deploys_nothing(kdops: Deployer, old: str) -> None:
+def test_bench_measures_what_serves_and_deploys_nothing(kdops: Deployer, old: str, state: Path) -> None:
     invocation = kdops.property("InvocationID")
     code, out, said = kdops.run("bench", "lab0", "--quick")
     assert code == 0, said
     assert "long-context" in out and "2.00" in out and "CHECK FAILED" not in out
     assert kdops.property("InvocationID") == invocation and kdops.serves() == old
+    store = Store(state / "measurements.sqlite")
+    evidence, samples = store.legs(store.runs()[0].id)[0]
+    assert evidence["invocation"] == invocation and evidence["settings"]["page_size"] == 1
+    assert evidence["end_tokens"] == [0, 2] and len(samples) == 16
 
 
 def test_bench_through_an_openssh_forward_is_labelled_and_takes_levels_and_arrivals(
