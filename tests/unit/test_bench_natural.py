@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kdops.bench.leg import analyse
 from kdops.bench.natural import end_tokens, useful
@@ -113,3 +115,20 @@ def test_a_text_that_ends_at_once_cannot_be_timed() -> None:
 )
 def test_end_tokens_of_a_model(config: bytes, found: tuple[int, ...] | None) -> None:
     assert end_tokens(config) == found
+
+
+@given(st.lists(st.integers(1, 8), min_size=1, max_size=40), st.integers(0, 400))
+def test_what_counts_ends_at_the_end_and_keeps_its_identities(commits: list[int], end: int) -> None:
+    counts = list(accumulate([1, *commits]))
+    end = min(end, counts[-1] - 1)
+    raw = sample(counts, end)
+    kept = useful(raw, of(raw), (END,))
+    assert kept.tokens == max((n for n in counts if n <= end), default=1) - 1
+    assert kept.past == counts[-1] - end
+    assert len(kept.gaps) == len([n for n in counts[1:] if n <= end])
+    assert kept.seconds == pytest.approx(sum(kept.gaps))
+    if kept.acceptance is None:
+        assert kept.tokens == 0
+    else:
+        assert kept.acceptance.committed == kept.tokens
+        assert sum(kept.acceptance.histogram) == kept.acceptance.steps == len(kept.gaps)

@@ -81,6 +81,11 @@ def colour(index: int) -> str:
     return f"s{index % COLOURS}"
 
 
+def stroke(index: int) -> str:
+    """Return the class of a series' lines."""
+    return f"l{index % COLOURS}"
+
+
 def x_axis(along: Scale, y: float, top: float, words: str, about: int = 5) -> str:
     """Return labelled grid lines from `top` down to `y`, and the axis' name under them."""
     parts = [line(along(tick), top, along(tick), y, "grid") for tick in along.ticks(about)]

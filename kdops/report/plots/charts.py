@@ -18,6 +18,7 @@ from kdops.report.plots.axes import (
     legend,
     line,
     scale,
+    stroke,
     text,
     x_axis,
     y_axis,
@@ -85,7 +86,7 @@ def context(arms: Sequence[ArmResult], title: str) -> str:
     for i, arm in enumerate(arms):
         if arm.context_slope is not None and arm.context_base is not None:
             ends = [(arm.context_base + arm.context_slope * tokens) * 1e3 for tokens in (0.0, along.high)]
-            parts.append(line(along(0), up(ends[0]), along(along.high), up(ends[1]), f"fit l{i % 6}"))
+            parts.append(line(along(0), up(ends[0]), along(along.high), up(ends[1]), f"fit {stroke(i)}"))
         for point in arm.context:
             told = f"{arm.name}: {point.step_time * 1e3:.2f} ms at {point.prompt_tokens:,} tokens"
             parts.append(dot(along(point.prompt_tokens), up(point.step_time * 1e3), colour(i), told, 3.5))
@@ -112,7 +113,7 @@ def drift(order: Sequence[str], rates: Sequence[float], names: Sequence[str], ti
             (leg + 1, rate) for leg, (arm, rate) in enumerate(zip(order, rates, strict=True)) if arm == name
         ]
         places = " ".join(f"{along(leg):.1f},{up(rate):.1f}" for leg, rate in legs)
-        parts.append(f'<polyline class="trace l{i % 6}" points="{places}"/>')
+        parts.append(f'<polyline class="trace {stroke(i)}" points="{places}"/>')
         parts += [
             dot(along(leg), up(rate), colour(i), f"leg {leg}, {name}: {rate:.1f} tokens/s")
             for leg, rate in legs
@@ -141,11 +142,11 @@ def gaps(arms: Sequence[ArmResult], sets: Sequence[str], title: str) -> str:
         named = ", ".join(f"{q:.0%} {v * 1e3:.1f}" for q, v in zip(GAP_QUANTILES, quantiles, strict=True))
         if name != before:
             parts.append(text(_NAMES, y + 4, name, "end"))
-        parts.append(line(p5, y, p95, y, f"thin l{arm % 6}"))
+        parts.append(line(p5, y, p95, y, f"thin {stroke(arm)}"))
         parts.append(
             bar(p25, y - 4, max(p75 - p25, 2), 8, colour(arm), f"{arms[arm].name}, {name}: {named} ms")
         )
         parts.append(line(p50, y - 5, p50, y + 5, "median"))
-        parts.append(line(p99, y - 3, p99, y + 3, f"thin l{arm % 6}"))
+        parts.append(line(p99, y - 3, p99, y + 3, f"thin {stroke(arm)}"))
         before = name
     return frame(parts, title, height + BOTTOM)
