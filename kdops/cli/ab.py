@@ -226,7 +226,7 @@ def _verb(
     elif verb == "show":
         show(rest[0], store, as_json)
     elif verb == "compare":
-        show_both(rest[0], rest[1], store)
+        show_both(rest[0], rest[1], store, as_json)
     else:
         _resume(rest[0], store, inventory, prompts, as_json)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def finish(id_: str, store: Store, as_json: bool) -> None:
     """Analyse a complete run, keep what later runs need of it, and show it."""
     result = result_of(id_, store)
-    store.set_state(id_, "done", _floor_of(result))
+    store.set_state(id_, "done", _kept(result))
     recording.measured(result, store)
     _show(result, store, as_json)
 
@@ -33,11 +33,11 @@ def result_of(id_: str, store: Store) -> RunResult:
     return run.result(stored, store, _floor(stored.host, stored.id, store))
 
 
-def _floor_of(result: RunResult) -> dict[str, Any]:
-    """Return what later runs need of this one: an A/A run's noise as a log ratio."""
+def _kept(result: RunResult) -> dict[str, Any]:
+    """Return what is kept of a result: an A/A run's noise as a log ratio, for later runs, and the calls."""
     from kdops.bench.floor import noise
 
-    return {"noise": noise(result)}
+    return {"noise": noise(result), "calls": {name: one.call for name, one in result.comparisons.items()}}
 
 
 def _floor(host: str, but: str, store: Store) -> float:
@@ -76,34 +76,45 @@ def list_runs(store: Store, as_json: bool) -> None:
         emit_json(
             [
                 {"run": r.id, "host": r.host, "created": r.created, "state": r.state, "plan": r.plan}
+                | {"calls": (r.result or {}).get("calls") or {}}
                 for r in runs
             ]
         )
         return
-    rows = [("RUN", "HOST", "STATE", "LEGS", "ARMS")]
+    rows = [("RUN", "HOST", "STATE", "LEGS", "ARMS", "RESULT")]
     for one in runs:
         arms = " ".join(arm["name"] for arm in one.plan["arms"])
-        rows.append((one.id, one.host, one.state, f"{len(store.legs(one.id))}", arms))
+        calls = (one.result or {}).get("calls") or {}
+        said = ", ".join(f"{arm} {call}" for arm, call in calls.items())
+        rows.append((one.id, one.host, one.state, f"{len(store.legs(one.id))}", arms, said))
     emit("\n".join(columns(rows)))
 
 
-def show_both(one: str, another: str, store: Store) -> None:
+def show_both(one: str, another: str, store: Store, as_json: bool) -> None:
     """Show two runs side by side, without a verdict: their legs were not drawn in one order."""
     first, second = result_of(one, store), result_of(another, store)
-    rows = [("SET", "ARM", first.run, second.run, "RATIO")]
+    found: list[dict[str, Any]] = []
     for arm in first.arms:
         other = next((one for one in second.arms if one.name == arm.name), None)
-        for name, rate in arm.per_set.items():
+        for name in arm.per_set:
             if other and name in other.per_set:
-                a, b = rate.tokens_per_second, other.per_set[name].tokens_per_second
-                rows.append((name, arm.name, f"{a:.1f}", f"{b:.1f}", f"{b / a:.3f}"))
-    if len(rows) == 1:
+                rates = [side.per_set[name].tokens_per_second for side in (arm, other)]
+                found.append({"set": name, "arm": arm.name, "tokens_per_second": rates})
+    if not found:
         raise UsageError(
             "these runs share no arm and prompt set",
             cause=f"{first.run}, {second.run}",
             remedy="kdops ab list",
         )
-    if first.plan["workload"] != second.plan["workload"]:
+    same = first.plan["workload"] == second.plan["workload"]
+    if not same:
         say("warning: the workloads differ; the numbers are not comparable")
-    emit("\n".join(columns(rows)))
+    if as_json:
+        emit_json({"runs": [first.run, second.run], "same_workload": same, "rates": found})
+    else:
+        rows = [("SET", "ARM", first.run, second.run, "RATIO")]
+        for each in found:
+            a, b = each["tokens_per_second"]
+            rows.append((each["set"], each["arm"], f"{a:.1f}", f"{b:.1f}", f"{b / a:.3f}"))
+        emit("\n".join(columns(rows)))
     say("no verdict: a comparison needs legs of one run, in an order drawn for it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,39 @@ def test_runs_are_listed_and_an_incomplete_one_says_how_to_go_on(
     assert "3 of 3 legs are missing" in (said := capsys.readouterr().err) and "kdops ab resume r1" in said
     assert call(monkeypatch, "ab", "show", "nosuch") == 2
     assert call(monkeypatch, "ab", "compare", "r1") == 2
+
+
+def test_two_runs_are_shown_side_by_side_without_a_verdict(
+    state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store()
+    for id_, seconds in (("r1", 1.0), ("r2", 2.0)):
+        arms = [
+            {"name": "linear", "profile": "linear", "release": "x", "speculates": False, "dtype": "float32"}
+        ]
+        plan = {
+            "arms": arms,
+            "order": [0],
+            "reference": False,
+            "quick": True,
+            "sets": ["prose"],
+            "workload": "w",
+        }
+        store.open_run(id_, "one", "2026-01-01T00:00:00+00:00", plan)
+        meta = {"prompt_tokens": 7, "completion_tokens": 3}
+        sample = {"key": "prose/0", "stage": "prose", "asked": 3, "ttft": 0.1, "seconds": 1.1, "meta": meta}
+        sample |= {"decode_seconds": seconds, "first_tokens": 1, "output_ids": [1, 2, 3], "gaps": [seconds]}
+        attempt = store.open_leg(id_, 0)
+        store.add_sample(id_, 0, attempt, "prose/0", sample)
+        store.close_leg(id_, 0, attempt, {})
+        store.set_state(id_, "done", {"noise": None, "calls": {"ddtree": "better"}})
+    assert call(monkeypatch, "ab", "compare", "r1", "r2") == 0
+    told = capsys.readouterr()
+    assert told.out.splitlines()[1].split() == ["prose", "linear", "2.0", "1.0", "0.500"]
+    assert "no verdict" in told.err
+    assert call(monkeypatch, "ab", "compare", "r1", "r2", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["same_workload"] is True
+    assert found["rates"] == [{"set": "prose", "arm": "linear", "tokens_per_second": [2.0, 1.0]}]
+    assert call(monkeypatch, "ab", "list") == 0
+    assert "ddtree better" in capsys.readouterr().out
