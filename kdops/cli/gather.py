@@ -234,6 +234,7 @@ def _gpu(gpu: GpuSample, status: HostStatus) -> GpuUse:
         clock=gpu.clock,
         power=gpu.power,
         temperature=gpu.temperature,
+        reasons=gpu.throttle,
         working=bool(running),
     )
 

@@ -9,7 +9,8 @@ from kdops.diagnose.rules.attention import verify_not_split
 _IDLE = 0.6
 _THROTTLED = 0.05
 _CAP = "power cap"
-_HARD = ("hardware slowdown", "software thermal slowdown", "hardware thermal slowdown", "power brake")
+_HARD = ("hardware slowdown", "power brake")
+_HEAT = "thermal"
 
 
 def host_bound(e: Evidence) -> tuple[Finding, ...]:
@@ -36,7 +37,7 @@ def host_bound(e: Evidence) -> tuple[Finding, ...]:
 
 def clocks(e: Evidence) -> tuple[Finding, ...]:
     """Clocks held down."""
-    hard = [(gpu, [r for r in gpu.reasons if r in _HARD]) for gpu in e.gpus]
+    hard = [(gpu, [r for r in gpu.reasons if r in _HARD or _HEAT in r]) for gpu in e.gpus]
     hard = [(gpu, reasons) for gpu, reasons in hard if reasons]
     capped = [gpu for gpu in e.gpus if _CAP in gpu.reasons and gpu.clock and gpu.max_clock]
     capped = [gpu for gpu in capped if (gpu.clock or 0) < 0.9 * (gpu.max_clock or 0)]
