@@ -11,7 +11,6 @@ from kdops.diagnose.evidence import Arm, GpuUse, Measurement, Stretch
 from kdops.fleet.settings import LINEAR, PLAIN, TREE
 
 _BY_PROFILE = {"autoregressive": PLAIN, "linear": LINEAR, "ddtree": TREE, "ddtree-chain": TREE}
-_LONG_TOKENS, _SET_TOKENS = 1536, 128
 
 
 @dataclass(frozen=True)
@@ -53,10 +52,8 @@ def _stretches(run: str, name: str, raw: Mapping[str, Any]) -> Iterator[Stretch]
         rate = _dict(rate)
         speed = _number(rate.get("tokens_per_second"))
         if speed:
-            yield Stretch(
-                run, 0.0, speed, _al(rate), _LONG_TOKENS if text == "long" else _SET_TOKENS, str(text), name,
-                histogram=_histogram(rate.get("histogram")),
-            )  # fmt: skip
+            cells = _histogram(rate.get("histogram"))
+            yield Stretch(run, 0.0, speed, _al(rate), None, str(text), name, histogram=cells)
     speculates = any(_al(_dict(rate)) is not None for rate in _dict(raw.get("per_set")).values())
     for point in _dicts(raw.get("context")):
         speed, context = _number(point.get("tokens_per_second")), _number(point.get("prompt_tokens"))

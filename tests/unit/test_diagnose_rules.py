@@ -360,6 +360,21 @@ def test_prompt_sets_that_differ_are_what_a_measurement_shows() -> None:
     assert diagnose(but(stretches=sets)) == ()
 
 
+# What `kdops ab linear linear` counted on a lab host (SGLang on its CPU, four starts): a sound drafter.
+COUNTED = {
+    "repetitive": (144, 52, 76, 16, 20, 36, 12, 144),
+    "prose": (96, 76, 64, 28, 8, 8, 8, 124),
+    "code": (308, 220, 108, 32, 40, 24, 8, 56),
+    "reasoning": (96, 60, 52, 32, 12, 0, 12, 52),
+    "long-context": (0, 44, 0, 4, 20, 0, 0, 40),
+}
+
+
+def test_a_real_measurement_of_a_sound_drafter_gets_no_finding() -> None:
+    counted = tuple(point(0, text=text, histogram=cells) for text, cells in COUNTED.items())
+    assert diagnose(but(stretches=counted, past=())) == ()
+
+
 # The tiny pair's own figures (models/tiny-pair/report.json): shares accepted at each position, given the ones
 # before; with slot 0 fed the mask embedding its AL falls to these values.
 SHARES = {

@@ -49,7 +49,10 @@ REPORT: dict[str, Any] = {
             "context": [{"prompt_tokens": 64, "tokens_per_second": 60, "acceptance_length": 1.0}],
         },
     ],
-    "findings": [{"title": "foreign requests came in", "evidence": "3 of 2", "where": "linear, leg 1"}],
+    "findings": [
+        {"title": "foreign requests came in", "evidence": "3 of 2", "where": "linear, leg 1"},
+        {"title": "short burst flatters", "evidence": "short against long", "where": "linear"},
+    ],
     "leg_gpus": [
         None,
         {"busy": 0.4, "sm_clock": 900, "max_clock": 2430, "reasons": ["hardware thermal slowdown"]},

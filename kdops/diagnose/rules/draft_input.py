@@ -15,7 +15,7 @@ _FALLS = 0.6
 _MISMATCH, _BAD_INPUT = 1.15, 2.0
 _FIRST = 0.75
 """Acceptance at the first position over the mean of the next two, below which the input is suspect."""
-_STEPS = 200
+_STEPS = 100
 _HITS = 10
 """Decode lines after prefix hits, and without, that are enough to compare."""
 
