@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
-from kdops.fleet import facts
-from kdops.fleet.memory import Prediction, predict
+from kdops.fleet import facts, fitting, pair, sglang_options
+from kdops.fleet.memory import MIN_RESERVE, predict
 from kdops.fleet.model import Host, Origin
 from kdops.fleet.problems import Problem
 from kdops.fleet.settings import PLAIN, TREE, EngineConfig
@@ -26,7 +27,7 @@ def contradictions(config: EngineConfig, host: Host) -> list[Problem]:
     """Return every contradiction between settings, and between them, the host and the models where those are
     known.
     """
-    found = [*_hardware(config, host), *_backends(config, host), *_speculative(config)]
+    found = [*_hardware(config, host), *_backends(config, host), *_speculative(config), *_options(config)]
     problems = [Problem(config.origins[key], f"engine_{key}: {text}") for key, text in found]
     return problems + list(_model(config, host))
 
@@ -94,16 +95,29 @@ def _tree(config: EngineConfig, block: str) -> Iterator[tuple[str, str]]:
         yield "cuda_graph_decode", text
 
 
+def _options(config: EngineConfig) -> Iterator[tuple[str, str]]:
+    if config.extra_args:
+        for text in sglang_options.wrong(config.extra_args, sglang_options.shipped()):
+            yield "extra_args", text
+
+
 def _model(config: EngineConfig, host: Host) -> Iterator[Problem]:
     read: dict[str, facts.ModelFacts | None] = {}
+    raw: dict[str, facts.Document | None] = {}
     for variable in ("engine_model_facts", "engine_draft_facts"):
         try:
             read[variable] = facts.known(host, config, variable)
+            raw[variable] = facts.document(host, config, variable)
         except ValueError as error:
             yield Problem(host.origins.get(variable, Origin(str(host.inventory))), f"{variable}: {error}")
             return
     target = read["engine_model_facts"]
     draft = read["engine_draft_facts"] if config.algorithm != PLAIN else None
+    one, other = raw["engine_model_facts"], raw["engine_draft_facts"]
+    if one and other and config.algorithm != PLAIN:
+        for text in pair.mismatches(one.config, other.config):
+            origin = config.origins["draft_model"]
+            yield Problem(origin, f"engine_draft_model: the drafter does not fit the target: {text}")
     for key, text in _limits(config, host, target, draft):
         yield Problem(config.origins[key], f"engine_{key}: {text}")
 
@@ -114,26 +128,41 @@ def _limits(
     context = config.context_length or (target.positions if target else None)
     if draft and draft.block_size and draft.block_size != config.block_size:
         yield "block_size", f"{config.block_size}, but the drafter was trained with {draft.block_size}"
+    if context and target and target.positions and context > target.positions:
+        yield "context_length", f"{context}, but the model knows {target.positions} positions"
     if context and draft and draft.positions and draft.positions < context and config.draft_window is None:
         text = f"not set, and the drafter knows {draft.positions} positions of {context}; set a window"
         yield "draft_window", text
     if target is None:
         return
-    if context and target.positions and context > target.positions:
-        yield "context_length", f"{context}, but the model knows {target.positions} positions"
-    yield from _memory(config, context, host, predict(config, host.gpu, target, draft))
+    yield from _memory(config, context, host, target, draft)
 
 
 def _memory(
-    config: EngineConfig, context: int | None, host: Host, prediction: Prediction
+    config: EngineConfig,
+    context: int | None,
+    host: Host,
+    target: facts.ModelFacts,
+    draft: facts.ModelFacts | None,
 ) -> Iterator[tuple[str, str]]:
+    prediction = predict(config, host.gpu, target, draft)
+    tokens, reserve = prediction.tokens, prediction.reserve_bytes
     if prediction.pool_bytes == 0:
         weights, total = (prediction.weight_bytes or 0) / 1e9, host.gpu.memory / 1e9
         text = f"the weights alone take {weights:.1f} GB of each GPU's {total:.1f} GB"
         yield "memory_fraction", f"{config.memory_fraction:g} leaves no KV pool: {text}"
-    elif prediction.tokens is not None and context and context > prediction.tokens:
-        key = "context_length" if config.context_length else "memory_fraction"
-        text = f"{context} tokens a request, but the KV pool is predicted to hold {prediction.tokens}"
-        yield key, f"{text}; raise engine_memory_fraction or lower engine_context_length"
-    if prediction.reserve_bytes is not None and prediction.reserve_bytes < 0:
-        yield "memory_fraction", "leaves no room for activations and CUDA graphs once the drafter is loaded"
+    elif tokens is not None and context and context > tokens:
+        free = predict(dataclasses.replace(config, max_total_tokens=None), host.gpu, target, draft).tokens
+        capped = config.max_total_tokens is not None and (free is None or free > tokens)
+        key = (
+            "max_total_tokens" if capped else "context_length" if config.context_length else "memory_fraction"
+        )
+        text = f"{context} tokens a request, but the KV pool is predicted to hold {tokens}"
+        enough = fitting.changes(config, host.gpu, host.gpu_count, target, draft, context)
+        yield key, f"{text}; enough is {', or '.join(enough) or 'none of the settings alone'}"
+    if reserve is not None and reserve < MIN_RESERVE:
+        text = f"leaves {max(0, reserve) / 1e9:.1f} GB of each GPU for activations and CUDA graphs"
+        yield (
+            "memory_fraction",
+            f"{config.memory_fraction:g} {text}; they take {MIN_RESERVE / 1e9:.1f} GB or more",
+        )

@@ -91,27 +91,41 @@ def known(host: Host, config: EngineConfig, variable: str = "engine_model_facts"
     They come from the inventory variable of that name, else from config.json if the model's folder is on this
     machine. Raises ValueError if what is there cannot be read.
     """
+    found = document(host, config, variable)
+    if found is None:
+        return None
+    return from_config(found.config, weight_bytes=found.weight_bytes, source=found.source)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A model's config.json as far as it is known, with the bytes of its weights and where both are from."""
+
+    config: Mapping[str, Any]
+    weight_bytes: int | None
+    source: str
+
+
+def document(host: Host, config: EngineConfig, variable: str) -> Document | None:
+    """Return what `known` reads the facts from. Raises ValueError likewise."""
     written = host.variables.get(variable)
     if written is not None:
         if not isinstance(written, Mapping) or not isinstance(written.get("config"), Mapping):
             raise ValueError("must hold config (keys of the model's config.json), weight_bytes and source")
-        return from_config(
-            written["config"],
-            weight_bytes=_count(written, "weight_bytes") if "weight_bytes" in written else None,
-            source=str(written.get("source", variable)),
-        )
+        weights = _count(written, "weight_bytes") if "weight_bytes" in written else None
+        return Document(written["config"], weights, str(written.get("source", variable)))
     folder = config.model if variable == "engine_model_facts" else config.draft_model
     path = Path(folder or "/nonexistent") / "config.json"
     try:
         if not path.is_absolute() or not path.is_file():
             return None
-        document = json.loads(path.read_text())
+        read = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: {error}") from None
-    if not isinstance(document, Mapping):
+    if not isinstance(read, Mapping):
         raise ValueError(f"{path}: not a JSON object")
-    weights = sum(file.stat().st_size for file in path.parent.glob("*.safetensors"))
-    return from_config(document, weight_bytes=weights or None, source=str(path))
+    size = sum(file.stat().st_size for file in path.parent.glob("*.safetensors"))
+    return Document(read, size or None, str(path))
 
 
 def _count(config: Mapping[str, Any], key: str) -> int:

@@ -16,12 +16,17 @@ from kdops.fleet.settings import PLAIN, EngineConfig
 CONTEXT_BYTES = 600 * 1024**2
 """What the driver, a CUDA context and NCCL take on each GPU before the weights load."""
 
+MIN_RESERVE = 2 * 1024**3
+"""The least that activations and CUDA graphs take of a GPU: SGLang 0.5.23 itself sets aside more
+(arg_groups/memory_hook.py: 512 MiB + 1.5 MiB a token of a prefill chunk + tp/8 GiB + graphs).
+"""
+
 
 @dataclass(frozen=True)
 class Prediction:
     """Bytes are those of one GPU. tokens: capacity of the KV pool; None where memory is not predicted (CPU).
 
-    reserve_bytes: what is left for activations and CUDA graphs; negative means that it will not start.
+    reserve_bytes: what is left for activations and CUDA graphs; below MIN_RESERVE it will not start.
     """
 
     kv_bytes_per_token: int

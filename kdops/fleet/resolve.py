@@ -21,6 +21,7 @@ _OTHER = (
     "engine_draft_facts",
     "engine_adopted_unit",
 )
+_TITLE = "the settings of {} under profile {!r} are not usable"
 _Layer = dict[str, tuple[Any, Origin]]
 
 
@@ -38,6 +39,19 @@ def engine_config(
     overrides: key (with or without `engine_`) → value; text is read as on the command line (`--set
     key=text`). Raises UsageError that names every wrong key, type, range and contradiction with file, line
     and what is allowed.
+    """
+    config = typed_config(host, profile, overrides)
+    if problems := contradictions(config, host):
+        raise refuse(_TITLE.format(host.name, config.profile), problems)
+    return config
+
+
+def typed_config(
+    host: Host, profile: str | None = None, overrides: Mapping[str, Any] | None = None
+) -> EngineConfig:
+    """Return settings that are each right; whether they go together is `crosscheck.contradictions`' to say.
+
+    Raises UsageError as `engine_config` does for wrong keys, types and ranges.
     """
     problems: list[Problem] = []
     name, name_origin = _profile(host, profile, problems)
@@ -63,13 +77,10 @@ def engine_config(
         if isinstance(value, SameAs):
             value = merged[value.setting][0]
         found[key] = _parsed(key, value, origin, problems)
-    origins = {key: origin for key, (_, origin) in merged.items()}
-    if not problems:
-        config = EngineConfig(profile=name, origins=origins, **found)
-        problems += contradictions(config, host)
     if problems:
-        raise refuse(f"the settings of {host.name} under profile {name!r} are not usable", problems)
-    return config
+        raise refuse(_TITLE.format(host.name, name), problems)
+    origins = {key: origin for key, (_, origin) in merged.items()}
+    return EngineConfig(profile=name, origins=origins, **found)
 
 
 def _parsed(key: str, value: Any, origin: Origin, problems: list[Problem]) -> Any:

@@ -237,7 +237,6 @@ class EngineConfig:
         1800,
         "Seconds one phase of a start may take before it counts as hung",
         env="KDTREE_PHASE_SECONDS",
-        effect=Effect.NOTHING,
         low=10,
         high=86_400,
     )

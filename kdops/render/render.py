@@ -15,7 +15,7 @@ from kdops import paths
 from kdops.fleet.changes import expected_server_info
 from kdops.fleet.model import Host
 from kdops.fleet.redact import redacted
-from kdops.fleet.settings import PLAIN, SETTINGS, EngineConfig, values
+from kdops.fleet.settings import PLAIN, SETTINGS, Effect, EngineConfig, values
 from kdops.render.escape import env_quoted, specifiers
 from kdops.render.files import FileSet, RenderedFile
 from kdops.render.launch import launch_yaml
@@ -31,8 +31,8 @@ def render(config: EngineConfig, host: Host, engine_digest: str, lock_digest: st
     """Return the release of `config` for `host`.
 
     engine_digest, lock_digest: hex sha256 of the engine's wheel and of the environment's lock. The release id
-    is the profile and a digest over everything here but the id itself. Raises UsageError if a value cannot be
-    written safely.
+    is the profile and a digest over everything here but the id itself and settings whose change asks for
+    nothing. Raises UsageError if a value cannot be written safely.
     """
     unit = f"kdtree-{config.service}.service"
     settings = values(config)
@@ -51,7 +51,7 @@ def render(config: EngineConfig, host: Host, engine_digest: str, lock_digest: st
         "smoke": {"tokens": config.smoke_tokens, "timeout": config.smoke_timeout},
     }
     draft = _files(config, unit, _UNNAMED, engine_digest, lock_digest)
-    release_id = f"{specifiers(config.profile)}-{_digest(draft, facts)[:10]}"
+    release_id = f"{specifiers(config.profile)}-{_digest(draft, _decisive(facts))[:10]}"
     files = _files(config, unit, release_id, engine_digest, lock_digest)
     manifest = {
         "release_id": release_id,
@@ -76,6 +76,7 @@ def _files(
         release=release,
         caches=caches,
         api_key=config.api_key_file is not None,
+        gpus=config.device == "cuda",
         start_timeout=config.start_timeout,
         start_limit_interval=max(600, 3 * config.start_timeout),
         stop_timeout=config.drain_timeout + STOP_MARGIN,
@@ -119,6 +120,12 @@ def _models(config: EngineConfig) -> tuple[str, ...]:
     if config.algorithm == PLAIN or config.draft_model is None:
         return (config.model,)
     return (config.model, config.draft_model)
+
+
+def _decisive(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts that make a release another one."""
+    settings = {k: v for k, v in facts["settings"].items() if SETTINGS[k].effect is not Effect.NOTHING}
+    return {key: value for key, value in {**facts, "settings": settings}.items() if key != "smoke"}
 
 
 def _digest(files: Iterable[RenderedFile], facts: dict[str, Any]) -> str:

@@ -17,8 +17,8 @@ def test_effects_of_changes() -> None:
     before = values(config("ddtree"))
     assert effects(before, before) == {}
     assert strongest({}) is Effect.NOTHING
-    changed = {**before, "start_timeout": 60}
-    assert effects(before, changed) == {"start_timeout": Effect.NOTHING}
+    changed = {**before, "smoke_tokens": 60}
+    assert effects(before, changed) == {"smoke_tokens": Effect.NOTHING}
     changed["topk_cap"] = 2
     assert strongest(effects(before, changed)) is Effect.RESTART
     changed["user"] = "other"

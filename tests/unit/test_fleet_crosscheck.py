@@ -46,7 +46,7 @@ def test_shipped_hosts_are_sound_in_all_profiles(name: str) -> None:
         ("linear", {"context_length": 300_000}, "context_length", "knows 262144 positions"),
         ("linear", {"memory_fraction": 0.55}, "context_length", "predicted to hold 112507"),
         ("linear", {"memory_fraction": 0.4}, "memory_fraction", "leaves no KV pool"),
-        ("linear", {"max_total_tokens": 60_000}, "context_length", "predicted to hold 60000"),
+        ("linear", {"max_total_tokens": 60_000}, "max_total_tokens", "predicted to hold 60000"),
         ("linear", {"tp": 16}, "tp", "gpu_count 8"),
         ("linear", {"extra_args": {"pp-size": 2}}, "extra_args", "works with 1 only"),
         ("linear", {"extra_args": {"dp-size": 2}}, "extra_args", "works with 1 only"),

@@ -18,7 +18,7 @@ from kdops.fleet.settings import Setting
 pytestmark = pytest.mark.unit
 
 OPTIONS: dict[str, dict[str, Any]] = json.loads(
-    (Path(__file__).parent.parent / "golden" / "sglang-0.5.23-options.json").read_text()
+    (Path(fleet.__file__).parent / "sglang-0.5.23-options.json").read_text()
 )
 WITH_FLAG = {name: row for name, row in SETTINGS.items() if row.flag and not row.flag.startswith("--ddtree-")}
 HINTS = get_type_hints(EngineConfig)

@@ -76,7 +76,7 @@ def test_systemd_would_say_something(tmp_path: Path) -> None:
     path = root / "etc/systemd/system" / unit
     path.write_text(path.read_text().replace("KillMode=mixed", "KillMode=mixde\nNoSuchKey=1"))
     said = " ".join(verify(root, unit))
-    assert ":24: Failed to parse" in said
+    assert ":26: Failed to parse" in said
     assert "NoSuchKey" in said
     (root / f"opt/kdops/venvs/{LOCK[:12]}/bin/python").unlink()
     assert "python" in " ".join(verify(root, unit))
@@ -96,7 +96,7 @@ def test_every_process_and_hash_seed_gives_the_same_bytes() -> None:
     code = (
         "import hashlib; from pathlib import Path; from kdops import fleet; from kdops.render import render;"
         f"h = fleet.load(Path({str(INVENTORIES)!r})).one('b300');"
-        "s = {'environment': {'B': '1', 'A': '2'}, 'extra_args': {'z': 1, 'a': 2}};"
+        "s = {'environment': {'B': '1', 'A': '2'}, 'extra_args': {'nccl-port': 1, 'max-queued-requests': 2}};"
         "f = render(fleet.engine_config(h, 'ddtree', s), h, 'e' * 64, 'a' * 64);"
         "print(f.release_id, hashlib.sha256(repr(f).encode()).hexdigest())"
     )
