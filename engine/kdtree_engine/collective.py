@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -115,12 +116,19 @@ def _until(folder: Path, mark: str, processes: Sequence[subprocess.Popen[bytes]]
     while missing := [r for r in range(len(processes)) if not (folder / f"{mark}-{r}").exists()]:
         for rank in missing:
             if processes[rank].poll() not in (None, 0):
-                said = (folder / f"error-{rank}").read_text(errors="replace").strip().splitlines()
-                return f"rank {rank} failed: {said[-1][:300] if said else 'no word'}"
+                said = (folder / f"error-{rank}").read_text(errors="replace")
+                return f"rank {rank} failed: {last_error(said)}"
         if time.monotonic() > deadline:
             return f"ranks {', '.join(map(str, missing))} did not end within {seconds:g} s"
         time.sleep(0.02)
     return ""
+
+
+def last_error(text: str) -> str:
+    """Return the exception's own line: torch writes hints behind it."""
+    lines = text.strip().splitlines()
+    errors = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(?:Error|Exception)\b", line)]
+    return (errors or lines or ["no word"])[-1][:300]
 
 
 def judge(world: int, first: Attempt, second: Attempt | None, *, p2p_off: bool) -> dict[str, Any]:

@@ -54,16 +54,23 @@ def write(bundle: Bundle, folder: Path, request: Mapping[str, Any]) -> None:
         "unit": bundle.unit,
     }
     if bundle.files is not None:
-        packed = archive(_contents(bundle.files))
-        (folder / "bundle.zip").write_bytes(packed)
+        (folder / "bundle.zip").write_bytes(archive(_contents(bundle.files)))
         for file in bundle.files.files:
             (folder / file.path).write_bytes(file.content)
-        need = len(packed) + sum(len(body) for body, _ in _contents(bundle.files).values()) + _HEADROOM
-        facts |= {"need": need, "user": bundle.files.manifest["settings"]["user"]}
-        facts["venv_need"] = environment_bytes(bundle.lock.read_text()) if bundle.lock else 0
+        facts["need"], facts["venv_need"] = needs(bundle)
+        facts["user"] = bundle.files.manifest["settings"]["user"]
         facts |= {"lock": str(bundle.lock), "venv": str(bundle.files.manifest["lock_digest"])[:12]}
     facts["api_key"] = str(bundle.api_key) if bundle.api_key else ""
     (folder / "facts.json").write_text(json.dumps(facts))
+
+
+def needs(bundle: Bundle) -> tuple[int, int]:
+    """Return the bytes that the upload takes on the host's disk, and about those of a missing environment."""
+    contents = _contents(bundle.files) if bundle.files else {}
+    unpacked = sum(len(body) for body, _ in contents.values())
+    packed = len(archive(contents)) if contents else 0
+    venv = environment_bytes(bundle.lock.read_text()) if bundle.lock else 0
+    return packed + unpacked + _HEADROOM, venv
 
 
 def environment_bytes(lock: str) -> int:

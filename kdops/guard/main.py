@@ -14,10 +14,11 @@ from typing import Any
 
 from kdops.errors import ExitCode, KdopsError, UsageError
 from kdops.guard import release, transaction
+from kdops.guard.checks import ask, gpus
 from kdops.guard.closing import outcome_json
 from kdops.guard.context import Context
 from kdops.guard.drift import drift
-from kdops.guard.preflight import preflight
+from kdops.guard.preflight import check, preflight, refuse
 from kdops.guard.prune import prune
 from kdops.guard.request import parse
 from kdops.guard.tick import tick
@@ -76,15 +77,8 @@ def _stdin() -> Any:
         ) from error
 
 
-def _check(ctx: Context) -> dict[str, Any]:
-    asked = _stdin()
-    problems = preflight(ctx, asked["manifest"], int(asked["bytes"]), int(asked["venv_bytes"]))
-    if problems:
-        first = problems[0]
-        rest = tuple(f"also: {p['title']}: {p['cause']}" for p in problems[1:])
-        raise KdopsError(
-            first["title"], cause=first["cause"], remedy=first["remedy"], code=ExitCode.REFUSED, evidence=rest
-        )
+def _preflight(ctx: Context) -> dict[str, Any]:
+    refuse(preflight(ctx, ask.parse(_stdin())))
     return {"problems": []}
 
 
@@ -97,7 +91,11 @@ def _run(ctx: Context, arguments: argparse.Namespace) -> dict[str, Any]:
     if command == "inspect":
         return inspect(ctx, arguments.service)
     if command == "preflight":
-        return _check(ctx)
+        return _preflight(ctx)
+    if command == "free-gpus":
+        return {"holders": gpus.settle(arguments.unit, arguments.seconds)}
+    if command == "check":
+        return check(ctx, ask.parse(_stdin()))
     request = parse(_stdin()) if command == "begin" else None
     with ctx.store.exclusive(wait=command != "tick") as held:
         if not held:
@@ -109,7 +107,7 @@ def _run(ctx: Context, arguments: argparse.Namespace) -> dict[str, Any]:
         if command == "prune":
             return prune(ctx, delete=arguments.delete)
         if command == "restore":
-            return transaction.restore(ctx, arguments.id, arguments.reason)
+            return transaction.restore(ctx, arguments.id, arguments.reason, arguments.title, arguments.remedy)
         return _STEPS[command](ctx, arguments.id)
 
 
@@ -130,12 +128,16 @@ def _unexpected(failure: Exception) -> KdopsError:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="kdops_guard", description="The host side of a kdops deploy.")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("begin", "preflight", "tick"):
+    for name in ("begin", "preflight", "check", "tick"):
         commands.add_parser(name)
     for name in (*_STEPS, "heartbeat", "restore"):
         commands.add_parser(name).add_argument("--id", required=True)
     commands.choices["heartbeat"].add_argument("--seconds", type=float, required=True)
     commands.choices["restore"].add_argument("--reason", default="the client asked for it")
+    for words in ("--title", "--remedy"):
+        commands.choices["restore"].add_argument(words, default="")
+    commands.add_parser("free-gpus").add_argument("--unit", required=True)
+    commands.choices["free-gpus"].add_argument("--seconds", type=float, default=60.0)
     commands.add_parser("status")
     commands.add_parser("inspect").add_argument("--service", required=True)
     commands.add_parser("prune").add_argument("--delete", action="store_true")

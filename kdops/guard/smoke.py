@@ -59,7 +59,8 @@ def run(endpoint: Endpoint, tokens: int, expected: Mapping[str, Any]) -> dict[st
         first, first_seconds = _generate(endpoint, _PROMPT, tokens)
         second, _ = _generate(endpoint, _PROMPT + first["text"] + "\nContinue. ", tokens)
         after = _counter(endpoint)
-        differences = compare(expected, effective(endpoint))
+        told = effective(endpoint)
+        differences = compare(expected, told)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _unhealthy("the engine did not answer a request", f"{type(error).__name__}: {error}") from error
     produced = [int(answer["meta_info"]["completion_tokens"]) for answer in (first, second)]
@@ -69,6 +70,8 @@ def run(endpoint: Endpoint, tokens: int, expected: Mapping[str, Any]) -> dict[st
         raise _unhealthy(
             "the engine's token counter did not move", f"generation_tokens_total stayed at {after:.0f}"
         )
+    if too_small := pool_too_small(told):
+        raise _unhealthy("the KV pool is smaller than the longest request", too_small)
     if differences:
         raise _unhealthy("the engine runs with other settings than requested", "; ".join(differences))
     return {
@@ -76,6 +79,7 @@ def run(endpoint: Endpoint, tokens: int, expected: Mapping[str, Any]) -> dict[st
         "tokens_per_second": round(tokens / first_seconds, 1),
         "cached_tokens": second["meta_info"].get("cached_tokens"),
         "settings_checked": len(expected),
+        **({"kv_tokens": told["max_total_num_tokens"]} if "max_total_num_tokens" in told else {}),
         "seconds": round(time.monotonic() - begun, 1),
     }
 
@@ -86,6 +90,15 @@ def effective(endpoint: Endpoint) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ValueError("/server_info is not an object")
     return document
+
+
+def pool_too_small(told: Mapping[str, Any]) -> str:
+    """Return why requests of full length would be refused hours later; "" if the pool holds one."""
+    pool, context = told.get("max_total_num_tokens"), told.get("context_length")
+    if not isinstance(pool, int) or not isinstance(context, int) or pool >= context:
+        return ""
+    more = "raise engine_memory_fraction, lower engine_context_length, or see `kdops check`"
+    return f"a request may have {context} tokens, the pool holds {pool}; {more}"
 
 
 def compare(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:

@@ -242,15 +242,19 @@ def commit(ctx: Context, id_: str) -> dict[str, Any]:
     return _after(ctx.store.load(), id_)
 
 
-def restore(ctx: Context, id_: str, reason: str) -> dict[str, Any]:
-    """Go back to the last committed release; `wait` tells when it serves. Before the switch: abort."""
+def restore(ctx: Context, id_: str, reason: str, title: str = "", remedy: str = "") -> dict[str, Any]:
+    """Go back to the last committed release; `wait` tells when it serves. Before the switch: abort.
+
+    reason: the cause that is recorded unless the guard knows one itself, under `title` with its `remedy`.
+    """
     state = ctx.store.load()
     txn = state.transaction
     if txn is None or txn.id != id_:
         return _after(state, id_)
     if txn.failure is None and not (txn.trial and txn.phase is Phase.SMOKED):
-        title = f"the deploy of {txn.release} was given up"
-        txn = _fail(ctx, txn, Failure(title, ctx.clean((reason,))[0], "deploy again", ExitCode.ROLLED_BACK))
+        title = title or f"the deploy of {txn.release} was given up"
+        title, cause, remedy = ctx.clean((title, reason, remedy or "deploy again"))
+        txn = _fail(ctx, txn, Failure(title, cause, remedy, ExitCode.ROLLED_BACK))
         state = ctx.store.load()
     if txn.phase.before_switch and len(txn.tried) < 2:
         closing.close(ctx, state, txn, Result.ABORTED, by="client")

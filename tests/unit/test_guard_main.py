@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kdops.errors import UsageError
 from kdops.guard.main import main
 from kdops.guard.request import parse
-from kdops.guard.smoke import compare
+from kdops.guard.smoke import compare, pool_too_small
 
 pytestmark = pytest.mark.unit
 GOOD = {"id": "c1", "release": "linear-1", "unit": "kdtree-lab.service", "service": "lab"}
@@ -128,3 +128,13 @@ def test_names_cannot_leave_their_folder(field: str, name: str) -> None:
 )
 def test_effective_settings_are_compared_by_value(wanted: Any, actual: Any, same: bool) -> None:
     assert (compare({"x": wanted}, {"x": actual}) == []) is same
+
+
+@pytest.mark.parametrize(
+    ("pool", "context", "small"),
+    [(60_000, 160_000, True), (8192, 8192, False), (8191, 8192, True), (None, 8192, False), (5, None, False)],
+)
+def test_a_pool_below_the_longest_request_is_unhealthy(pool: Any, context: Any, small: bool) -> None:
+    told = pool_too_small({"max_total_num_tokens": pool, "context_length": context})
+    assert bool(told) is small
+    assert not small or f"a request may have {context} tokens, the pool holds {pool}" in told

@@ -13,6 +13,7 @@ from guard_host import UNIT, GuardHost, files, make_host, request, upload
 
 from kdops.errors import ExitCode, KdopsError
 from kdops.guard import transaction as t
+from kdops.guard.checks.ask import Question
 from kdops.guard.drift import drift
 from kdops.guard.model import Phase, Result, State
 from kdops.guard.preflight import preflight
@@ -437,8 +438,8 @@ def test_api_key_goes_with_the_commit_of_a_release_without_one(host: GuardHost) 
 def test_an_environment_to_build_counts_for_the_disk(host: GuardHost, venv: str, fits: bool) -> None:
     (host.layout.venvs / "abcdefabcdef/bin/python").chmod(0o755)
     manifest = {"lock_digest": venv, "port": 1, "unit": UNIT}
-    found = preflight(host.ctx, manifest, 1, 10**18)
-    assert ("the disk is too full" not in [problem["title"] for problem in found]) is fits
+    found = preflight(host.ctx, Question(manifest, 1, 10**18))
+    assert ("disk" not in [row.check for row in found]) is fits
 
 
 def trial(host: GuardHost, release: str, id_: str = "ab") -> None:

@@ -1,7 +1,7 @@
 """What the collective test says of how its runs ended."""
 
 import pytest
-from kdtree_engine.collective import LARGE, Attempt, judge
+from kdtree_engine.collective import LARGE, Attempt, judge, last_error
 
 pytestmark = pytest.mark.unit
 GOOD, HUNG = Attempt(True, 20.0, 400.0), Attempt(False, why="ranks 0, 1 did not end within 20 s")
@@ -35,3 +35,9 @@ def test_what_fails_both_ways_does_not_blame_peer_to_peer() -> None:
 
 def test_bus_bandwidth_counts_as_nccl_tests_do() -> None:
     assert Attempt(True, 1.0, 1e6).bandwidth(8) == pytest.approx(2 * 7 / 8 * LARGE)
+
+
+def test_a_failed_rank_is_told_by_its_exception_and_not_by_torchs_hints() -> None:
+    said = "Traceback:\n  x\ntorch.AcceleratorError: CUDA error: invalid device ordinal\nCompile with `X`.\n"
+    assert last_error(said) == "torch.AcceleratorError: CUDA error: invalid device ordinal"
+    assert (last_error("killed"), last_error("")) == ("killed", "no word")

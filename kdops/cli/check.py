@@ -1,0 +1,67 @@
+"""`kdops check`: would it serve there? Said before the load."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from kdops.cli.config import HOST, INVENTORY, JSON, PROFILE, SET, load, overrides
+from kdops.cli.output import columns, emit, emit_json, say
+from kdops.errors import ExitCode
+
+if TYPE_CHECKING:
+    from kdops.check import Report
+
+OFFLINE = typer.Option(False, "--offline", help="Without the host: settings, models, options, memory.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(check)
+
+
+def check(
+    name: str = HOST,
+    profile: str | None = PROFILE,
+    changes: list[str] | None = SET,
+    offline: bool = OFFLINE,
+    inventory: Path | None = INVENTORY,
+    as_json: bool = JSON,
+) -> None:
+    """Check settings, models, memory and host, worst first; exit code 5 if a deploy would be refused.
+
+    Nothing of the service is touched. Where several GPUs are free they are tested together for 20 s.
+    """
+    from kdops import check as checks
+    from kdops.deploy import bundle
+    from kdops.fleet.resolve import typed_config
+    from kdops.host import HostConnection
+
+    host = load(inventory).one(name)
+    config = typed_config(host, profile, overrides(changes))
+    if offline:
+        found = checks.offline(config, host)
+    else:
+        with HostConnection(host) as connection:
+            found = checks.online(config, host, bundle.build(config, host), connection)
+    if as_json:
+        emit_json({**dataclasses.asdict(found), "refused": found.refused})
+    else:
+        emit(table(found))
+        say(f"{found.seconds:.1f} s; a deploy would be {'refused' if found.refused else 'tried'}")
+    if found.refused:
+        raise typer.Exit(ExitCode.REFUSED)
+
+
+def table(found: Report) -> str:
+    """Return the rows as lines, each with its remedy where it has one."""
+    aligned = columns([("STATE", "CHECK", "FOUND"), *((r.state.value, r.check, r.found) for r in found.rows)])
+    lines = [aligned[0]]
+    for line, row in zip(aligned[1:], found.rows, strict=True):
+        lines.append(line)
+        if row.remedy:
+            lines.append(f"    remedy: {row.remedy}")
+    return "\n".join(lines)
