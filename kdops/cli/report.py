@@ -1,0 +1,54 @@
+"""`kdops report`: one archive for an upstream issue."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import typer
+
+from kdops.cli.config import HOST, INVENTORY, load
+from kdops.cli.output import emit, say
+from kdops.errors import UsageError
+
+OUT = typer.Option(None, "--out", help="File to write; kdops-report-HOST-TIME.tar.gz here unless given.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(report)
+
+
+def report(name: str = HOST, out: Path | None = OUT, inventory: Path | None = INVENTORY) -> None:
+    """Collect journal, settings, unit, stacks, GPU state and the last benchmark in one archive, secrets out.
+
+    It can be attached to an issue as it is; look through it first all the same.
+    """
+    from kdops.host import HostConnection, archive
+    from kdops.store import Store
+
+    host = load(inventory).one(name)
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    path = out or Path(f"kdops-report-{host.name}-{stamp}.tar.gz")
+    store = Store()
+    run = next(iter(store.runs(host.name)), None)
+    store.close()
+    bench = None
+    if run:
+        bench = {"id": run.id, "created": run.created, "state": run.state, "document": run.result}
+    with HostConnection(host) as connection:
+        found = archive.collect(connection, bench)
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(archive.pack(host.name, found))
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {path}",
+            cause=error.strerror or str(error),
+            remedy="name a new file that you may write: --out FILE",
+        ) from error
+    emit(str(path))
+    for missing, why in sorted(found.missing.items()):
+        say(f"without {missing}: {why}")
+    say("secrets were taken out; look through it before you attach it to a public issue")
