@@ -3,6 +3,7 @@ host."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,9 +18,10 @@ from kdops.text import printable
 if TYPE_CHECKING:
     from kdops.fleet import Host
     from kdops.host.service import Ended
-    from kdops.host.status import HostStatus, UnitState
+    from kdops.host.status import UnitState
 
 STATUS_DEADLINE_S = 6.0
+_EVIDENCE = 15
 
 HOSTS = typer.Argument(
     None, metavar="[NAME]...", help="Hosts, groups or inventories; all hosts if none is named."
@@ -51,18 +53,24 @@ def status(names: list[str] | None = HOSTS, inventory: Path | None = INVENTORY, 
 
     Hosts are asked at once; exit code 3 if one of them cannot be reached.
     """
+    from kdops.cli.failure_of import Seen, failure_of
+    from kdops.cli.lab_words import better
     from kdops.cli.rows import row, table
     from kdops.host import HostConnection, each, probe
 
-    def ask(host: Host) -> HostStatus:
+    def ask(host: Host) -> Seen:
         with HostConnection(host) as connection:
-            return probe(connection, STATUS_DEADLINE_S)
+            found = probe(connection, STATUS_DEADLINE_S)
+            return Seen(found, failure_of(found, connection))
 
     fleet = load(inventory)
     chosen = [host for name in names for host in fleet.select(name)] if names else list(fleet.hosts)
     hosts = list({(host.inventory, host.name): host for host in chosen}.values())
     found = each(hosts, ask, STATUS_DEADLINE_S)
-    rows = [row(host.name, answer) for host, answer in zip(hosts, found, strict=True)]
+    rows = [
+        row(host.name, better(answer)) if isinstance(answer, KdopsError) else row(host.name, *answer)
+        for host, answer in zip(hosts, found, strict=True)
+    ]
     if as_json:
         emit_json({"hosts": [dataclasses.asdict(row) for row in rows]})
     else:
@@ -159,6 +167,8 @@ def _act(action: str, name: str, inventory: Path | None, *, now: bool, as_json: 
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     if not ended.ok:
         raise not_started(host, ended)
+    if action == "stop" and host.gpu.id != "cpu":
+        _name_holders(host)
     if as_json:
         emit_json({"host": host.name, "action": action, "unit": dataclasses.asdict(ended.unit)})
     elif action == "stop":
@@ -167,8 +177,22 @@ def _act(action: str, name: str, inventory: Path | None, *, now: bool, as_json: 
         emit(f"{host.name}: ready")
 
 
+def _name_holders(host: Host) -> None:
+    """Wait until the driver has given the GPUs' memory back; say who holds it still."""
+    from kdops.deploy import guard_call
+    from kdops.host import HostConnection
+
+    asked = ("free-gpus", "--unit", f"kdtree-{host.service}.service", "--seconds", "30")
+    with contextlib.suppress(KdopsError), HostConnection(host) as connection:
+        answer = guard_call.call(connection, *asked, timeout=60) or {}
+        for words in answer.get("holders", []):
+            say(f"{host.name}: {words}")
+
+
 def not_started(host: Host, ended: Ended) -> KdopsError:
     """Return the error for an action that ended otherwise than asked."""
+    from kdops.deploy.why import named
+    from kdops.diagnose.failures import classify
     from kdops.guard.explain import failed_start
     from kdops.guard.systemd import Unit
 
@@ -180,11 +204,13 @@ def not_started(host: Host, ended: Ended) -> KdopsError:
         exit_status=str(unit.exit_status),
         status_text=unit.status_text,
     )
-    failure = failed_start(unit.name, as_guard, ended.lines)
+    last = ended.lines[-_EVIDENCE:]
+    failure = failed_start(unit.name, as_guard, last)
     again = "; systemd tries again by itself" if unit.sub == "auto-restart" else ""
-    return KdopsError(
+    error = KdopsError(
         f"{host.name}: the service did not start",
         cause=failure.cause + again,
         remedy=failure.remedy,
-        evidence=ended.lines,
+        evidence=last,
     )
+    return named(error, classify(ended.lines))

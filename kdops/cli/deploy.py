@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from kdops.errors import ExitCode, UsageError
 if TYPE_CHECKING:
     from kdops.deploy.bundle import Bundle
     from kdops.deploy.client import Deployed, Options
+    from kdops.deploy.progress import Display
     from kdops.fleet import EngineConfig, Host
 
 WHY = typer.Option("", "--why", metavar="TEXT", help="Reason, for the audit line and whoever meets the lock.")
@@ -64,13 +65,16 @@ def deploy(
 
     host, config = _configured(name, profile, changes, inventory)
     new = _bundle(config, host)
+
     if check or diff:
         _show_check(host, new, options(host, config, why), with_diff=diff, as_json=as_json)
         return
     with display() as shown:
-        done = client.deploy(host, new, options(host, config, why), shown)
+        done = client.deploy(host, new, options(host, config, why), shown, checked(host, config, new))
     recording.deployed(host, new, done.outcome)
     _show(host, done, as_json)
+    if words := pool(done.outcome, predicted(config, host)):
+        say(words)
 
 
 def plan(
@@ -88,7 +92,12 @@ def plan(
     if as_json:
         emit_json({"host": host.name, **dataclasses.asdict(made)})
     else:
+        if open_ := made.holder:
+            say(
+                f"{open_['who']} deploys {open_['release']} now (phase {open_['phase']}): drift is not judged"
+            )
         lines = [*made.changes, *(f"drift: {line}" for line in made.drift)]
+        lines += [f"in all: {made.effect}"] if made.effect else []
         emit("\n".join(lines) or f"nothing to change: {made.release} serves on {host.name}")
     if made.drift:
         raise typer.Exit(ExitCode.DRIFT)
@@ -186,6 +195,27 @@ def _bundle(config: EngineConfig, host: Host) -> Bundle:
     return bundle.build(config, host)
 
 
+def checked(host: Host, config: EngineConfig, new: Bundle) -> Callable[[Display], None]:
+    """Return what runs `kdops check` as the first part of a deploy and raises its refusal (exit 5)."""
+    from kdops.check import online
+    from kdops.check.report import refusal
+    from kdops.deploy.progress import Now
+    from kdops.guard.checks.row import State
+    from kdops.host import HostConnection
+
+    def run(shown: Display) -> None:
+        shown.show(Now("lock", "check"))
+        with HostConnection(host) as connection:
+            found = online(config, host, new, connection)
+        for row in found.rows:
+            if row.state is State.WARN:
+                shown.note(f"[check] {row.found}: {row.remedy}")
+        if found.refused:
+            raise refusal(found)
+
+    return run
+
+
 def options(host: Host, config: EngineConfig | None, why: str) -> Options:
     """Return lease and time limits for the host; config: of what starts, None for a release that is there."""
     from kdops.deploy.client import Options, seconds
@@ -218,6 +248,24 @@ def summary(outcome: Mapping[str, Any], before: str | None) -> str:
     took = ", ".join(f"{part} {seconds:.0f} s" for part, seconds in parts.items())
     was = f"was {before}" if before else "the first one"
     return f"{outcome['serves']} serves ({was}), {sum(spent.values()):.0f} s: {took}"
+
+
+def predicted(config: EngineConfig, host: Host) -> int | None:
+    """Return the tokens that the memory model predicts for the KV pool, None where it does not."""
+    from kdops.fleet import facts, memory
+
+    target = facts.known(host, config)
+    draft = facts.known(host, config, "engine_draft_facts")
+    return memory.predict(config, host.gpu, target, draft).tokens if target else None
+
+
+def pool(outcome: Mapping[str, Any] | None, foreseen: int | None) -> str:
+    """Return what the KV pool holds and how far the prediction was off; "" where it is not told."""
+    held = ((outcome or {}).get("smoke") or {}).get("kv_tokens")
+    if not isinstance(held, int) or held <= 0:
+        return ""
+    off = f"; {foreseen:,} were predicted ({(foreseen - held) / held:+.1%})" if foreseen else ""
+    return f"KV pool: {held:,} tokens{off}"
 
 
 def _show_check(host: Host, new: Bundle, options: Options, *, with_diff: bool, as_json: bool) -> None:

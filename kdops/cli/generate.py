@@ -10,10 +10,11 @@ import typer
 
 from kdops.cli.config import HOST, INVENTORY, JSON, load
 from kdops.cli.output import emit, emit_json, say
-from kdops.errors import UsageError
+from kdops.errors import KdopsError, UsageError
 from kdops.text import printable
 
 if TYPE_CHECKING:
+    from kdops.host.status import HostStatus
     from kdops.serving import Generation
 
 PROMPT = typer.Argument(..., metavar="PROMPT", help="The text to go on from.")
@@ -40,7 +41,10 @@ def generate(
     if not prompt:
         raise UsageError("the prompt is empty", cause="SGLang needs a token", remedy="give some text")
     with HostConnection(load(inventory).one(name)) as connection:
-        engine = probe(connection).engine
+        status = probe(connection)
+        engine = status.engine
+        if status.unit.active != "active":
+            raise not_serving(status)
         port = engine.port if engine else 0
         with connection.forward(port) as local:
             client = SglangClient(local, api_key=api_key(connection))
@@ -50,6 +54,18 @@ def generate(
         return
     emit("\n".join(printable(line) for line in answer.text.split("\n")))
     say(_summary(answer))
+
+
+def not_serving(status: HostStatus) -> KdopsError:
+    """Return the error for an engine that does not serve now."""
+    unit, host = status.unit, status.host
+    if not unit.exists:
+        why, remedy = "nothing is deployed", f"kdops deploy {host}"
+    elif unit.active in ("activating", "deactivating", "reloading"):
+        why, remedy = f"the service is {unit.active} ({unit.sub})", f"watch it: kdops status {host}"
+    else:
+        why, remedy = f"the service is {unit.active}", f"kdops start {host}; why it ended: kdops logs {host}"
+    return KdopsError(f"{host}: the engine does not serve", cause=why, remedy=remedy)
 
 
 def _summary(answer: Generation) -> str:

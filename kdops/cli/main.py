@@ -10,7 +10,8 @@ import traceback
 import typer
 
 from kdops import __version__, paths
-from kdops.cli import ab, config, daily, deploy, diagnose, generate, lab, tui
+from kdops.cli import ab, check, config, daily, deploy, diagnose, generate, lab, report, tui
+from kdops.cli.lab_words import better
 from kdops.cli.output import say, show_error
 from kdops.errors import ExitCode, KdopsError
 
@@ -61,12 +62,14 @@ def _full(error: OSError) -> KdopsError:
 
 
 ab.register(app)
+check.register(app)
 config.register(app)
 daily.register(app)
 deploy.register(app)
 diagnose.register(app)
 generate.register(app)
 lab.register(app)
+report.register(app)
 tui.register(app)
 
 
@@ -78,8 +81,9 @@ def main() -> None:
     try:
         app(prog_name="kdops")
     except KdopsError as error:
-        show_error(error)
-        sys.exit(error.code)
+        told = better(error)
+        show_error(told)
+        sys.exit(told.code)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _FULL:
             show_error(_full(error))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kdops.cli.output import columns
+from kdops.diagnose.failures import Failure
 from kdops.errors import KdopsError
 from kdops.host.status import HostStatus
 from kdops.serving import metrics
@@ -23,7 +24,7 @@ class Row:
 
     since: seconds in that state. tokens_per_second: SGLang's last log window. acceptance_length comes from
     `al_source`: "engine" (1 + accepted drafts / verify steps) or "SGLang's" (not comparable with AL).
-    notes: drift, open transaction, failed outcome, in words.
+    failure_class: heading in docs/failures.md. notes: drift, open transaction, failed outcome, in words.
     """
 
     host: str
@@ -39,11 +40,12 @@ class Row:
     acceptance_length: float | None = None
     al_source: str | None = None
     drift: tuple[str, ...] = ()
+    failure_class: str | None = None
     notes: tuple[str, ...] = field(default=())
 
 
-def row(name: str, found: HostStatus | KdopsError) -> Row:
-    """Return the row for one host's status, or for why there is none."""
+def row(name: str, found: HostStatus | KdopsError, failure: Failure | None = None) -> Row:
+    """Return the row for one host's status, or for why there is none. failure: of the service or deploy."""
     if isinstance(found, KdopsError):
         kind = "unreachable" if found.code == 3 else "error"
         return Row(name, kind, notes=(f"{found.title}: {found.cause}", f"remedy: {found.remedy}"))
@@ -68,7 +70,8 @@ def row(name: str, found: HostStatus | KdopsError) -> Row:
         acceptance_length=length,
         al_source=source,
         drift=found.drift,
-        notes=tuple(_notes(found, state)),
+        failure_class=failure.failure_class.id if failure else None,
+        notes=tuple(_notes(found, state, failure)),
     )
 
 
@@ -103,8 +106,9 @@ def _state(found: HostStatus) -> str:
     return {"deactivating": "draining", "inactive": "stopped"}.get(unit.active, unit.active)
 
 
-def _notes(found: HostStatus, state: str) -> list[str]:
+def _notes(found: HostStatus, state: str, failure: Failure | None) -> list[str]:
     notes = []
+    known = failure.failure_class if failure else None
     if found.unit.status_text and state in ("loading", "draining"):
         notes.append(found.unit.status_text)
     if state in ("failed", "restarting"):
@@ -120,15 +124,21 @@ def _notes(found: HostStatus, state: str) -> list[str]:
     if txn := found.transaction:
         who = f"{txn.who} deploys {txn.release}, phase {txn.phase}"
         guard = (
-            "its client is gone, the host ends it" if not txn.lease_left else f"lease {txn.lease_left:.0f} s"
+            "its client is gone: the guard on the host takes over and finishes it"
+            if not txn.lease_left
+            else f"lease {txn.lease_left:.0f} s, then the guard takes over"
         )
         notes.append(f"deploy open: {who} ({guard})")
     if (last := found.outcome) and last.result in _BAD_OUTCOMES:
         why = f": {last.failure[0]}: {last.failure[1]}" if last.failure else ""
         serves = f"serving {last.serves}" if last.serves else "nothing serves"
         notes.append(f"last deploy {last.release} {last.result} at {last.at}{why}; {serves}")
-        if last.failure:
-            notes.append(f"remedy: {last.failure[2]}")
+    if failure and known:
+        notes.append(f"{known.title}: {known.cause} (see {known.link})")
+        notes.append(f"  | {failure.lines[0]}")
+        notes.append(f"remedy: {known.remedy}")
+    elif last and last.result in _BAD_OUTCOMES and last.failure:
+        notes.append(f"remedy: {last.failure[2]}")
     notes += [f"not read: {part}: {why}" for part, why in (found.errors or {}).items()]
     return notes
 

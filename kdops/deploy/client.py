@@ -9,7 +9,7 @@ import socket
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from kdops.deploy.heartbeat import Heartbeat
 from kdops.deploy.plan import Plan, plan
 from kdops.deploy.playbook import Event, Run, run
 from kdops.deploy.progress import Display, Progress
-from kdops.errors import UsageError
+from kdops.errors import ExitCode, KdopsError, UsageError
 from kdops.fleet import Host
 from kdops.host import HostConnection
 
@@ -103,24 +103,50 @@ def _adopted(host: Host) -> str:
     return value
 
 
-def deploy(host: Host, bundle: Bundle, options: Options, display: Display) -> Deployed:
+def deploy(
+    host: Host,
+    bundle: Bundle,
+    options: Options,
+    display: Display,
+    check: Callable[[Display], None] | None = None,
+) -> Deployed:
     """Make `bundle` the committed release of `host`; nothing is done if it serves there without drift.
+
+    check: raises what refuses the deploy; called when there is something to do, before anything is done.
 
     Raises KdopsError with the exit code of design.md; whatever happens, the last committed or the new release
     serves
     once this call or the guard on the host has finished, or, on a first deploy, the service is stopped.
     """
     planned = make_plan(host, bundle)
+    refuse_locked(host, planned)
     for line in (*planned.changes, *(f"drift: {line}" for line in planned.drift)):
         display.note(line)
     if planned.empty:
         return Deployed(planned, None)
+    if check:
+        check(display)
     opening = {**request(bundle, host, options), "force": planned.new_key}
     with Heartbeat(host, opening["id"], options.lease):
         ended = play(host, bundle, opening, options, display)
     if ended.status == "canceled":
         raise ending.interrupted(host, opening["id"])
     return Deployed(planned, _outcome(host, opening["id"], ended))
+
+
+def refuse_locked(host: Host, planned: Plan) -> None:
+    """Raise KdopsError (exit 4) while another client's deploy is open; the guard decides later again."""
+    holder = planned.holder
+    if not holder or not holder.get("lease_left"):
+        return
+    why = f" ({holder['why']})" if holder.get("why") else ""
+    raise KdopsError(
+        f"{host.name}: another deploy is running on this host",
+        cause=f"{holder['who']} deploys {holder['release']}{why} since {holder['opened_at']}, "
+        f"phase '{holder['phase']}'",
+        remedy=f"wait for it; if that client is gone, the guard takes over in {holder['lease_left']:.0f} s",
+        code=ExitCode.LOCKED,
+    )
 
 
 def play(host: Host, bundle: Bundle, opening: Mapping[str, Any], options: Options, display: Display) -> Run:
@@ -142,7 +168,7 @@ def _outcome(host: Host, id_: str, ended: Run) -> Mapping[str, Any] | None:
     outcome = next((o for o in told if o and o["transaction"] == id_), None)
     if ended.status == "successful":
         return outcome
-    raise ending.failed(host, id_, ended, outcome)
+    raise ending.with_class(host, outcome, ending.failed(host, id_, ended, outcome))
 
 
 def check(host: Host, bundle: Bundle, options: Options) -> list[Event]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from kdops.deploy.guard_call import call, error_of
 from kdops.deploy.playbook import Event, Run
+from kdops.deploy.why import from_journal, named
 from kdops.errors import ExitCode, KdopsError, UnreachableError
 from kdops.fleet import Host
 from kdops.host import HostConnection
@@ -55,6 +56,17 @@ def failed(host: Host, id_: str, ended: Run, outcome: Mapping[str, Any] | None) 
         code=code,
         evidence=evidence,
     )
+
+
+def with_class(host: Host, outcome: Mapping[str, Any] | None, error: KdopsError) -> KdopsError:
+    """Name the class of an engine's failure; where the journal is out of reach the guard's words stay."""
+    if outcome is None or outcome["result"] not in _CODES:
+        return error
+    try:
+        with HostConnection(host) as connection:
+            return named(error, from_journal(connection, str(outcome["unit"])))
+    except KdopsError:
+        return error
 
 
 def _first_error(host: Host, ended: Run) -> KdopsError:

@@ -9,13 +9,16 @@ from typing import Any
 
 from kdops.deploy.bundle import Bundle
 from kdops.deploy.pack import guard_pyz
+from kdops.fleet import Effect, effects, strongest
 
 
 @dataclass(frozen=True)
 class Plan:
     """release: to be deployed. serving: what serves now. changes, drift: one line for each.
 
-    new_key: the API key differs, so even the serving release must start again.
+    new_key: the API key differs, so even the serving release must start again. holder: the deploy that is
+    open on the host now, with `lease_left`; meanwhile nothing is called drift. effect: the most that any
+    changed setting asks for, None where no settings are compared.
     """
 
     release: str
@@ -23,6 +26,8 @@ class Plan:
     changes: tuple[str, ...]
     drift: tuple[str, ...]
     new_key: bool = False
+    holder: Mapping[str, Any] | None = None
+    effect: Effect | None = None
 
     @property
     def empty(self) -> bool:
@@ -37,44 +42,50 @@ def plan(bundle: Bundle, report: Mapping[str, Any] | None) -> Plan:
         )
     committed = report["committed"]
     serving = committed[-1]["release"] if committed else None
-    changes = _release(bundle, serving, report)
+    changes, effect = _release(bundle, serving, report)
+    holder = report.get("transaction")
     if report["guard"] != hashlib.sha256(guard_pyz()).hexdigest():
         changes.append("the guard on the host is of another kdops version")
     key = bundle.api_key and hashlib.sha256(bundle.api_key.read_bytes()).hexdigest()
     new_key = bundle.files is not None and key != report["api_key"] and key is not None
     if new_key:
         changes.append("the API key")
-    return Plan(bundle.release, serving, tuple(changes), tuple(report["drift"]), new_key)
+    drift = () if holder else tuple(report["drift"])
+    return Plan(bundle.release, serving, tuple(changes), drift, new_key, holder, effect)
 
 
-def _release(bundle: Bundle, serving: str | None, report: Mapping[str, Any]) -> list[str]:
-    found = []
+def _release(
+    bundle: Bundle, serving: str | None, report: Mapping[str, Any]
+) -> tuple[list[str], Effect | None]:
+    found, effect = [], None
     if serving != bundle.release:
         found.append(f"release {serving or 'none'} -> {bundle.release}")
-        found += _settings(bundle, report.get("manifest"))
-    elif (report.get("unit") or {}).get("active") != "active":
+        lines, effect = _settings(bundle, report.get("manifest"))
+        found += lines
+    elif (report.get("unit") or {}).get("active") != "active" and not report.get("transaction"):
         found.append("the service is not running")
     if bundle.files is not None:
         venv = str(bundle.files.manifest["lock_digest"])[:12]
         if venv not in report["venvs"]:
             found.append(f"Python environment {venv} is built from its lock")
-    return found
+    return found, effect
 
 
-def _settings(bundle: Bundle, old: Mapping[str, Any] | None) -> list[str]:
+def _settings(bundle: Bundle, old: Mapping[str, Any] | None) -> tuple[list[str], Effect | None]:
     if bundle.files is None or old is None:
-        return []
+        return [], None
     new = bundle.files.manifest
     before, after = old.get("settings", {}), new["settings"]
-    changed = [key for key in sorted({*before, *after}) if before.get(key) != after.get(key)]
+    asked = effects(before, after)
     lines = [
-        f"  environment: {_names(before, after)}"
+        f"  environment: {_names(before, after)} ({asked[key]})"
         if key == "environment"
-        else f"  {key}: {before.get(key)!r} -> {after.get(key)!r}"
-        for key in changed
+        else f"  {key}: {before.get(key)!r} -> {after.get(key)!r} ({asked[key]})"
+        for key in sorted(asked)
     ]
-    lines += [f"  {key} changed" for key in ("engine_digest", "lock_digest") if old.get(key) != new[key]]
-    return lines
+    replaced = [key for key in ("engine_digest", "lock_digest") if old.get(key) != new[key]]
+    lines += [f"  {key} changed ({Effect.REDEPLOY})" for key in replaced]
+    return lines, Effect.REDEPLOY if replaced else strongest(asked)
 
 
 def _names(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

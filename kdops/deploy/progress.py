@@ -86,11 +86,14 @@ class Progress:
 
     display: Display
     loads: tuple[float, ...] = ()
+    _switched: bool = field(default=False, init=False)
 
     def feed(self, event: Event) -> None:
         if event.kind == "started" and event.task in _TASKS:
             word, phase = _TASKS[event.task]
-            self.display.show(Now(phase, word, usual=self._usual))
+            self._switched = self._switched or phase == "switch"
+            if phase != RESTORE or self._switched:  # before the switch there is nothing to put back
+                self.display.show(Now(phase, word, usual=self._usual))
         elif event.answer and event.kind in ("ok", "retry"):
             self._answer(event.answer)
 

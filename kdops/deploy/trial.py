@@ -63,7 +63,8 @@ class Trial:
             told = (event.answer.get("outcome") for event in reversed(ended.events) if event.answer)
             id_ = self._opening["id"]
             outcome = next((o for o in told if o and o["transaction"] == id_), None)
-            raise ending.failed(self._host, id_, ended, outcome)
+            error = ending.failed(self._host, id_, ended, outcome)
+            raise ending.with_class(self._host, outcome, error)
 
     def _restore(self) -> str:
         """Ask the guard to put the last committed release back and wait until it serves."""

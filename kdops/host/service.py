@@ -17,7 +17,7 @@ from kdops.text import printable
 
 POLL_S = 0.5
 _LINK_S = 60.0
-_LAST_LINES = 15
+_LAST_LINES = 3000
 
 
 class Action(StrEnum):
@@ -30,7 +30,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True)
 class Ended:
-    """How an action ended: the unit's last state, and the journal's last lines when it is not what was
+    """How an action ended: the unit's last state, and the journal of that start when it is not what was
     asked."""
 
     unit: UnitState
@@ -91,9 +91,9 @@ def _start(
     state = _wait(connection, unit.name, lambda u: not u.job or _failed_once(u), progress)
     if state.active == "active" and not _failed_once(state):
         return Ended(state, ok=True)
-    entries = read(connection, Query(unit.name, lines=10 * _LAST_LINES))
+    entries = read(connection, Query(unit.name, lines=_LAST_LINES))
     lines = [printable(entry.message) for entry in entries if entry.invocation == state.invocation]
-    return Ended(state, ok=False, lines=tuple(lines[-_LAST_LINES:]))
+    return Ended(state, ok=False, lines=tuple(lines))
 
 
 def _failed_once(state: UnitState) -> bool:

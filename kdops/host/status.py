@@ -98,7 +98,8 @@ class OpenTransaction:
 
 @dataclass(frozen=True)
 class LastOutcome:
-    """How the last transaction ended. failure is (title, cause, remedy), or None."""
+    """How the last transaction ended. failure is (title, cause, remedy), or None; evidence: lines of the
+    journal that were recorded with it."""
 
     result: str
     release: str
@@ -106,6 +107,7 @@ class LastOutcome:
     by: str
     at: str
     failure: tuple[str, str, str] | None
+    evidence: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -236,6 +238,7 @@ def _outcome(outcome: Mapping[str, Any]) -> LastOutcome | None:
         failure=(_text(failure.get("title")), _text(failure.get("cause")), _text(failure.get("remedy")))
         if failure
         else None,
+        evidence=tuple(_text(line) for line in _list(failure.get("evidence"))),
     )
 
 

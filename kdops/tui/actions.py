@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from kdops import fleet
 from kdops.cli import recording
 from kdops.cli.daily import not_started
-from kdops.cli.deploy import options, summary
+from kdops.cli.deploy import checked, options, summary
 from kdops.deploy import bundle as bundles
 from kdops.deploy import client, rollback
 from kdops.deploy.bundle import Bundle
@@ -119,7 +119,8 @@ def _transaction(
     )
 
     def run(display: Display) -> str:
-        done = client.deploy(host, made, options(host, config, WHY), display)
+        first = checked(host, config, made) if config else None
+        done = client.deploy(host, made, options(host, config, WHY), display, first)
         recording.deployed(host, made, done.outcome)
         if done.outcome is None:
             return f"{host.name}: nothing to change, release {done.plan.release} serves"

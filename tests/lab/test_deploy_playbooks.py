@@ -119,13 +119,16 @@ def test_differences_name_environment_variables_without_their_values(kdops: Depl
     assert "TRITON_CACHE_DIR" not in done.stdout
 
 
-def test_the_guards_words_are_the_reason_that_is_recorded(kdops: Deployer) -> None:
-    code, said = kdops.deploy("--set", "engine_model=/srv/no-such-model")
-    assert code == 5, said
-    cause = kdops.outcome()["failure"]["cause"]
-    assert cause == (
-        "Check that the host can take it: a model is not on the host: /srv/no-such-model does not exist"
-    )
+def test_the_guards_words_are_the_reason_that_is_recorded(kdops: Deployer, tmp_path: Path) -> None:
+    ssh_args = f"-F {kdops.lab.ssh_config}"
+    inventory = write_inventory(tmp_path / "inventory", ssh_args, engine_model="/srv/no-such-model")
+    done = Deployer(kdops.lab, kdops.tree, inventory).playbook("deploy.yml")
+    assert done.returncode == 2, done.stdout
+    failure = kdops.outcome()["failure"]
+    assert failure["title"] == "a model is not on the host"
+    assert failure["remedy"] == "copy it there, or correct engine_model/engine_draft_model"
+    cause = failure["cause"]
+    assert cause == "/srv/no-such-model does not exist"
     until(kdops.finished, "it is undone")
     assert (
         json.loads(kdops.lab.ssh("lab0", "tail -n 1 /var/lib/kdops/audit.ndjson"))["failure"]["cause"]

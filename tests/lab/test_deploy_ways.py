@@ -177,7 +177,7 @@ def test_preflight_refuses_before_anything_is_uploaded(kdops: Deployer) -> None:
     code, said = kdops.deploy("--set", "engine_model=/srv/no-such-model")
     assert code == 5
     assert "/srv/no-such-model does not exist" in said
-    assert "nothing was changed: no release serves" in said
+    assert "nothing was changed" in said
     kdops.lab.ssh("lab0", "systemd-run -q --unit=kdops-squatter python3 -m http.server 30000 -b 127.0.0.1")
     kdops.lab.ssh("lab0", "until ss -Hltn 'sport = :30000' | grep -q .; do sleep 0.1; done")
     code, said = kdops.deploy()

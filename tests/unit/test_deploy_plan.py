@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from kdops import locks
-from kdops.cli.deploy import summary
+from kdops import fleet, locks
+from kdops.cli.deploy import pool, summary
 from kdops.cli.progress_bar import line
-from kdops.deploy import pack
+from kdops.deploy import client, pack
 from kdops.deploy.bundle import Bundle, environment_bytes
 from kdops.deploy.ending import failed
 from kdops.deploy.engine import engine_digest, site_files
@@ -24,7 +24,7 @@ from kdops.deploy.plan import plan
 from kdops.deploy.playbook import Event, Run
 from kdops.deploy.progress import Lines, Now, Progress
 from kdops.deploy.rollback import choose
-from kdops.errors import ExitCode, UsageError
+from kdops.errors import ExitCode, KdopsError, UsageError
 from kdops.fleet import Host
 from kdops.render import FileSet
 
@@ -58,7 +58,7 @@ def test_nothing_to_do() -> None:
 
 def test_changed_settings_are_named() -> None:
     made = plan(bundle("linear-2", settings={"page_size": 16}), report())
-    assert made.changes == ("release linear-1 -> linear-2", "  page_size: 1 -> 16")
+    assert made.changes == ("release linear-1 -> linear-2", "  page_size: 1 -> 16 (restart)")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_changed_api_key_starts_even_the_serving_release_again(tmp_path: Path)
 def test_environment_variables_are_named_without_their_values() -> None:
     old = report(manifest=manifest(settings={"environment": {"A": "1", "DATABASE_URL": "u:sentinel@h"}}))
     new = bundle("linear-2", settings={"environment": {"B": "sentinel", "DATABASE_URL": "u:other@h"}})
-    assert plan(new, old).changes[1:] == ("  environment: A goes, B is new, DATABASE_URL changed",)
+    assert plan(new, old).changes[1:] == ("  environment: A goes, B is new, DATABASE_URL changed (restart)",)
 
 
 @pytest.mark.parametrize(("kind", "low", "high"), [("cuda", 8e9, 16e9), ("cpu", 2.6e9, 6e9)])
@@ -244,3 +244,59 @@ def host() -> Host:
     from kdops.fleet import load
 
     return load(Path(__file__).parent.parent.parent / "inventories" / "ct200.yml").one("ct200")
+
+
+OPEN = {
+    "who": "ann@desk", "why": "new drafter", "release": "linear-9", "phase": "starting",
+    "opened_at": "2026-01-01T00:00:00+00:00", "lease_left": 41.0,
+}  # fmt: skip
+
+
+def test_during_an_open_deploy_nothing_is_called_drift() -> None:
+    seen = report(transaction=OPEN, drift=["/etc/x was edited by hand"], unit={"active": "activating"})
+    made = plan(bundle(), seen)
+    assert (made.drift, made.changes) == ((), ())
+    assert made.holder == OPEN
+
+
+def test_an_open_deploy_is_told_before_anything_else() -> None:
+    with pytest.raises(KdopsError) as caught:
+        client.refuse_locked(fleet.load().one("lab0"), plan(bundle(), report(transaction=OPEN)))
+    assert caught.value.code == ExitCode.LOCKED
+    assert "ann@desk deploys linear-9 (new drafter)" in caught.value.cause
+    assert "takes over in 41 s" in caught.value.remedy
+    over = plan(bundle(), report(transaction={**OPEN, "lease_left": 0.0}))
+    client.refuse_locked(fleet.load().one("lab0"), over)
+
+
+def test_a_plan_says_what_its_changes_ask_for() -> None:
+    def effect(**settings: Any) -> Any:
+        return plan(bundle("linear-2", settings=settings), report()).effect
+
+    assert (effect(page_size=16), effect(user="other", page_size=16)) == ("restart", "redeploy")
+    assert plan(bundle(), report()).effect is None
+
+
+def test_before_the_switch_nothing_is_restored() -> None:
+    said: list[str] = []
+    progress = Progress(Lines(said.append))
+    for task in ("Take the lock", "Put the last committed release back"):
+        progress.feed(Event("started", task))
+    assert said == ["[lock]"]
+    for task in ("Switch to the release", "Put the last committed release back"):
+        progress.feed(Event("started", task))
+    assert said == ["[lock]", "[switch]", "[restore]"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "foreseen", "words"),
+    [
+        ({"smoke": {"kv_tokens": 8000}}, 8192, "KV pool: 8,000 tokens; 8,192 were predicted (+2.4%)"),
+        ({"smoke": {"kv_tokens": 8000}}, None, "KV pool: 8,000 tokens"),
+        ({"smoke": {"kv_tokens": None}}, 8192, ""),
+        ({"smoke": None}, 8192, ""),
+        (None, 8192, ""),
+    ],
+)
+def test_the_pool_is_told_beside_its_prediction(outcome: Any, foreseen: int | None, words: str) -> None:
+    assert pool(outcome, foreseen) == words

@@ -2,7 +2,9 @@
 
 import pytest
 
+from kdops.cli.generate import not_serving
 from kdops.cli.rows import duration, row, table
+from kdops.diagnose.failures import classify
 from kdops.errors import UnreachableError
 from kdops.host.status import EngineState, HostStatus, LastOutcome, OpenTransaction, UnitState
 
@@ -96,3 +98,46 @@ def test_what_a_host_says_cannot_act_on_the_terminal():
 )
 def test_durations(seconds, text):
     assert duration(seconds) == text
+
+
+OOM = classify(
+    ["Starting kdtree-g.service", "Load weight begin", "torch.OutOfMemoryError: CUDA out of memory. Tried"]
+)
+
+
+def test_a_failed_service_is_named_with_its_class_and_where_it_is_explained():
+    shown = row("g", status("failed"), OOM)
+    assert shown.failure_class == "oom-loading"
+    text = table([shown])
+    for words in ("GPU memory ran out while loading", "docs/failures.md#oom-loading", "| torch.OutOfMemory"):
+        assert words in text
+
+
+def test_the_class_of_a_failed_deploy_stands_in_for_its_own_remedy():
+    failed = LastOutcome("rolled-back", "r2", "r1", "guard", "t", ("r2 did not start", "it died", "read it"))
+    notes = row("g", status(outcome=failed), OOM).notes
+    assert [note for note in notes if note.startswith("remedy: ")] == [f"remedy: {OOM.failure_class.remedy}"]
+    assert "remedy: read it" in row("g", status(outcome=failed)).notes
+
+
+def test_a_deploy_without_its_client_is_the_guards():
+    gone = OpenTransaction("r3", "starting", "ann", "", "t", 0.0)
+    assert "the guard on the host takes over" in " ".join(row("g", status(transaction=gone)).notes)
+    here = OpenTransaction("r3", "starting", "ann", "", "t", 12.0)
+    assert "lease 12 s, then the guard takes over" in " ".join(row("g", status(transaction=here)).notes)
+
+
+@pytest.mark.parametrize(
+    ("active", "said", "remedy"),
+    [
+        ("inactive", "the service is inactive", "kdops start g"),
+        ("failed", "the service is failed", "kdops start g"),
+        ("activating", "the service is activating", "kdops status g"),
+    ],
+)
+def test_an_engine_that_does_not_serve_generates_nothing(active, said, remedy):
+    error = not_serving(status(active))
+    assert (error.code, error.title) == (1, "g: the engine does not serve")
+    assert said in error.cause
+    assert remedy in error.remedy
+    assert "kdops deploy g" in not_serving(HostStatus("g", UnitState("u"))).remedy
