@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from kdops.errors import ExitCode
-from kdops.guard import release
+from kdops.guard import key, release
 from kdops.guard.context import Context
 from kdops.guard.model import ADOPTED, Committed, Failure, Outcome, Phase, Result, State, Transaction
 
@@ -60,8 +60,8 @@ def commit(ctx: Context, state: State, txn: Transaction, *, by: str) -> None:
     if state.serving is None and (old := _adopted(txn)):
         state = replace(state, committed=(old,))
     release.keep_edits(ctx.layout)
-    if not adopted:
-        release.drop_unused_key(ctx.layout, release.load(ctx.layout, txn.release))
+    if not adopted and not release.load(ctx.layout, txn.release).needs_key:
+        key.drop(ctx.layout, txn.service)
     close(ctx, replace(state, committed=state.with_committed(new)), txn, Result.COMMITTED, by=by)
 
 
@@ -74,6 +74,7 @@ def go_back(ctx: Context, state: State, txn: Transaction, *, by: str) -> None:
     back = target(state, txn)
     release.clear_trial(ctx.layout, txn.unit)
     release.bring_back(ctx.layout, txn.unit)
+    key.give_back(ctx.layout, txn.service)
     if back is None or back.adopted:
         release.point_current(ctx.layout, None)
     else:
@@ -144,6 +145,7 @@ def close(ctx: Context, state: State, txn: Transaction, result: Result, *, by: s
     )
     ctx.store.save(replace(state, transaction=None, outcome=outcome))
     ctx.store.audit(outcome_json(outcome))
+    key.forget(ctx.layout, txn.service)
     kept = {c.release for c in state.committed}
     for name in set(txn.tried) - kept:
         shutil.rmtree(ctx.layout.releases / name, ignore_errors=True)

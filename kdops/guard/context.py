@@ -60,7 +60,7 @@ class Context:
     def clean(self, lines: tuple[str, ...]) -> tuple[str, ...]:
         """Blank out every API key of this host: lines go into the record and to the client."""
         folder = self.layout.api_key("any").parent
-        keys = [f.read_text().strip() for f in folder.glob("*.api_key")] if folder.is_dir() else []
+        keys = [f.read_text().strip() for f in folder.rglob("*.api_key")] if folder.is_dir() else []
         for key in filter(None, keys):
             lines = tuple(line.replace(key, "***") for line in lines)
         return lines

@@ -77,3 +77,11 @@ class Layout:
 
     def api_key(self, service: str) -> Path:
         return self.root / "etc/kdops/credentials" / f"{service}.api_key"
+
+    def new_key(self, service: str) -> Path:
+        """Where the key of a deploy arrives."""
+        return self.root / "etc/kdops/credentials/new" / f"{service}.api_key"
+
+    def old_key(self, service: str) -> Path:
+        """The key from before the switch, until the deploy has ended."""
+        return self.root / "etc/kdops/credentials/old" / f"{service}.api_key"

@@ -207,12 +207,6 @@ def bring_back(layout: Layout, unit: str) -> None:
         shutil.move(kept, layout.dropins(unit))
 
 
-def drop_unused_key(layout: Layout, release: Release) -> None:
-    """Delete the service's API key when the release that serves from now on has none."""
-    if not release.needs_key:
-        layout.api_key(release.service).unlink(missing_ok=True)
-
-
 def keep_edits(layout: Layout) -> None:
     """The release stays, so its hand-made drop-ins do not come back: keep the last set for people."""
     if layout.set_aside.is_dir():

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from kdops.errors import ExitCode, KdopsError
-from kdops.guard import closing, decide, explain, release
+from kdops.guard import closing, decide, explain, key, release
 from kdops.guard.context import Context
 from kdops.guard.decide import Engine
 from kdops.guard.drift import drift
@@ -80,6 +80,7 @@ def _open(ctx: Context, state: State, request: Request) -> State:
         )
     ctx.store.reserve()
     shutil.rmtree(ctx.layout.partial, ignore_errors=True)
+    key.forget(ctx.layout, txn.service)
     state = replace(state, transaction=txn)
     ctx.store.save(state)
     return state
@@ -152,7 +153,7 @@ def switch(ctx: Context, id_: str) -> dict[str, Any]:
             remedy="deploy again with an index or kdops_wheel_dir, so that it can be built",
             code=ExitCode.REFUSED,
         )
-    if new.needs_key and not ctx.layout.api_key(new.service).is_file():
+    if new.needs_key and not key.at_hand(ctx.layout, new.service):
         raise KdopsError(
             f"the API key of release {new.id} is not on this host",
             cause=f"{ctx.layout.api_key(new.service)} is missing: a release without one was committed",
@@ -161,6 +162,7 @@ def switch(ctx: Context, id_: str) -> dict[str, Any]:
         )
     ctx.enter(_seen(ctx, txn), Phase.SWITCHING)
     moved = release.set_aside(ctx.layout, new.unit)
+    key.take(ctx.layout, new.service)
     release.install_unit(ctx.layout, new)
     release.point_current(ctx.layout, new.id)
     release.set_trial(ctx.layout, new.unit)

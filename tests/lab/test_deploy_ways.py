@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.lab
 
 SENTINEL = "sk-sentinel-6f1c"
+KEY_PLACE = "/etc/kdops/credentials/lab0.api_key"
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +210,7 @@ def test_api_key_is_nowhere_but_in_its_file(kdops: Deployer, tmp_path: Path) -> 
     assert code == 0, said
     assert SENTINEL not in shown + said
     assert json.loads(shown)["outcome"]["result"] == "committed"
-    assert kdops.lab.ssh("lab0", "stat -c %a /etc/kdops/credentials/lab0.api_key") == "600"
+    assert kdops.lab.ssh("lab0", f"stat -c %a {KEY_PLACE}") == "600"
     folders = "/var/lib/kdops /opt/kdops/releases /etc/systemd /tmp /root"
     assert kdops.lab.ssh("lab0", f"grep -rl {SENTINEL[:-1]}[c] {folders}", check=False) == ""
     journal = f"journalctl --since -5min | grep -c '{SENTINEL[:-1]}[c]'"
@@ -218,7 +219,7 @@ def test_api_key_is_nowhere_but_in_its_file(kdops: Deployer, tmp_path: Path) -> 
     assert kdops.lab.ssh("lab0", process, check=False) == ""
 
 
-def test_a_changed_api_key_is_a_change_and_the_old_one_opens_nothing_more(
+def test_a_changed_api_key_is_a_change_and_goes_back_with_its_release(
     kdops: Deployer, tmp_path: Path
 ) -> None:
     key = tmp_path / "key"
@@ -243,6 +244,13 @@ def test_a_changed_api_key_is_a_change_and_the_old_one_opens_nothing_more(
     assert code == 0, said
     assert keyed.property("InvocationID") != before
     assert (answer("sk-one"), answer("sk-two")) == ("401", "200")
+
+    key.write_text("sk-three\n")
+    code, said = keyed.deploy(mode="die")
+    assert code == 6, said
+    assert (answer("sk-two"), answer("sk-three")) == ("200", "401"), "the key goes back with its release"
+    assert kdops.lab.ssh("lab0", "find /etc/kdops/credentials -type f") == KEY_PLACE
+    key.write_text("sk-two\n")
     code, shown, _ = keyed.run("plan", "lab0")
     assert shown.startswith("nothing to change")
 
