@@ -110,8 +110,8 @@ def kept(folder: Path, file: str) -> Result | None:
     return Result(**{**raw, "cases": tuple(Case(**case) for case in raw["cases"])})
 
 
-def report(results: Sequence[Result], where: str) -> None:
-    """Print the document."""
+def report(results: Sequence[Result], missing: Sequence[str], where: str) -> None:
+    """Print the document; `missing`: files that were never run."""
     found = [case for result in results for case in result.cases]
     good = sum(case.outcome == "passed" for case in found)
     print("# The fault matrix\n")
@@ -123,6 +123,8 @@ def report(results: Sequence[Result], where: str) -> None:
         f"{good} of {len(found)} passed; {sum(r.starts for r in results)} engine starts, "
         f"{sum(r.seconds for r in results) / 60:.0f} min in all. Seconds include set-up and teardown."
     )
+    if missing:
+        print(f"\n**Not run: {', '.join(missing)}.**")
     for result in results:
         print(f"\n## {result.file}\n")
         print(
@@ -142,8 +144,10 @@ def main() -> None:
         result = run(file)
         (folder / f"{file.replace('/', '-')}.json").write_text(json.dumps(asdict(result)))
     results = [result for file in every if (result := kept(folder, file))]
-    report(results, where)
-    sys.exit(0 if all(case.outcome == "passed" for result in results for case in result.cases) else 1)
+    missing = sorted(set(every) - {result.file for result in results})
+    report(results, missing, where)
+    good = all(case.outcome == "passed" for result in results for case in result.cases)
+    sys.exit(0 if good and not missing else 1)
 
 
 if __name__ == "__main__":
