@@ -49,7 +49,7 @@ _MARKS = re.compile(
 _TABLE = tuple((one, re.compile("|".join(f"(?:{p})" for p in one.patterns))) for one in CLASSES)
 _NEEDLES = needles(pattern for one in CLASSES for pattern in one.patterns)
 # SGLang says so of optional models and kernels in every healthy start.
-_HARMLESS = re.compile(r"[Ii]gnor(?:e|ing)\b|[Ff]all(?:s|ing)? ?back|[Rr]etrying|is optional")
+_HARMLESS = re.compile(r"[Ii]gnor(?:e|ing)\b|[Ff]all(?:s|ing)? ?back|[Rr]etrying|is optional|disabled: ")
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,8 @@ class Classifier:
             self._failed = True
         else:
             self._phase = next((phase for phase, mark in _PHASES if mark.search(line)), self._phase)
+            if self._phase is Phase.SERVING:
+                self._served = self._number
 
     def _match(self, line: str) -> None:
         for one, pattern in _TABLE:
