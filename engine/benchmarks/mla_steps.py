@@ -1,0 +1,144 @@
+"""Step time of DFLASH on an MLA model with dummy weights, stock attention against ours, by context.
+
+    python engine/benchmarks/mla_steps.py RESULTS.json [--contexts 8192 65536 180000]
+
+DeepSeek-V3's shape with few layers and one GPU's heads (mla_model.py). SGLANG_SIMULATE_ACC_LEN fixes
+the commit length. A step time is the difference of two generation lengths over the same prompt, whose
+prefix is cached, so prefill cancels. GPU busy is NVML's share of time in which a kernel ran.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from attention_servers import draft_flags, killing, start, wait_up
+from gpu_servers import PAIR, Server
+from mla_model import BLOCK, LAYERS, VOCABULARY, write_models
+
+COMMIT, READY_SECONDS, RUNS = 4, 200.0, 3
+ARMS = {"dflash-stock": ("stock", True), "dflash-kdtree": ("kdtree", True),
+        "plain-stock": ("stock", False), "plain-kdtree": ("kdtree", False)}  # fmt: skip
+
+
+def start_arms(names: Sequence[str], folder: Path, *, experts: bool) -> list[Server]:
+    target, drafter = write_models(folder / "models", experts=experts)
+    flags = [
+        f"--model-path={target}", f"--tokenizer-path={PAIR / 'target'}", "--load-format=dummy",
+        "--dtype=bfloat16", "--mem-fraction-static=0.3", "--max-total-tokens=270000",
+        "--max-running-requests=2", "--context-length=200000", "--chunked-prefill-size=16384",
+        "--cuda-graph-bs-decode", "1", "--disable-shared-experts-fusion",
+    ]  # fmt: skip
+    draft = [
+        *draft_flags("DFLASH", drafter), f"--speculative-dflash-block-size={BLOCK}",
+        "--speculative-draft-window-size=2048",
+    ]  # fmt: skip
+    simulate = {"SGLANG_SIMULATE_ACC_LEN": str(COMMIT)}
+    return [
+        start(
+            name, ARMS[name][0], flags + (draft if ARMS[name][1] else []), folder, exact=False,
+            extra=simulate if ARMS[name][1] else {},
+        )
+        for name in names
+    ]  # fmt: skip
+
+
+def steps_and_seconds(server: Server, ids: Sequence[int], steps: int) -> tuple[int, float]:
+    tokens = steps * COMMIT if ARMS[server.log.stem][1] else steps
+    meta = server.generate(ids, tokens)["meta_info"]
+    return meta.get("spec_verify_ct") or tokens, meta["e2e_latency"]
+
+
+def busy_percent(server: Server, ids: Sequence[int], steps: int) -> float:
+    """Median of NVML's utilisation, sampled while one generation runs."""
+    query = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "200"]
+    index = subprocess.Popen([*query, "-i", gpu_index()], stdout=subprocess.PIPE, text=True)
+    steps_and_seconds(server, ids, steps)
+    index.terminate()
+    samples = [float(line) for line in index.communicate()[0].split() if line.strip().isdigit()]
+    return statistics.median(samples[2:-1] or samples or [float("nan")])
+
+
+def gpu_index() -> str:
+    import os
+
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+
+
+def measure(server: Server, ids: Sequence[int]) -> dict[str, Any]:
+    """Median step milliseconds over RUNS pairs of a short and a long generation."""
+    first = steps_and_seconds(server, ids, 8)  # also fills the prefix cache
+    first = min((steps_and_seconds(server, ids, 8) for _ in range(2)), key=lambda one: one[1])
+    guess = max(first[1] / first[0], 1e-3)
+    long = int(min(400, max(24, 1.5 / guess)))
+    times = []
+    for _ in range(RUNS):
+        short, more = steps_and_seconds(server, ids, 8), steps_and_seconds(server, ids, long)
+        times.append(1e3 * (more[1] - short[1]) / (more[0] - short[0]))
+    return {
+        "step_ms": round(statistics.median(times), 3),
+        "runs_ms": [round(value, 3) for value in times],
+        "steps": long,
+        "gpu_busy_percent": busy_percent(server, ids, max(long, int(2.5 / guess))),
+    }
+
+
+def slope(cells: dict[str, Any], name: str) -> float | None:
+    """Milliseconds per 1,000 tokens per layer between the shortest and the longest context."""
+    found = sorted(
+        (int(key.split("/")[1]), cell["step_ms"]) for key, cell in cells.items() if key.split("/")[0] == name
+    )
+    if len(found) < 2:
+        return None
+    (low, fast), (high, slow) = found[0], found[-1]
+    return (slow - fast) / (high - low) * 1000 / LAYERS
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--contexts", nargs="+", type=int, default=[8192, 65536, 180_000])
+    parser.add_argument("--arms", nargs="+", default=["dflash-stock", "dflash-kdtree"], choices=ARMS)
+    parser.add_argument("--logs", type=Path, help="folder for the servers' logs")
+    parser.add_argument("--dense", action="store_true", help="no experts")
+    parser.add_argument("--wait-for", type=Path, help="prefill and time only once this file exists")
+    asked = parser.parse_args(arguments)
+    folder = asked.logs or Path(tempfile.mkdtemp())
+    folder.mkdir(parents=True, exist_ok=True)
+    servers = start_arms(asked.arms, folder, experts=not asked.dense)
+    draw = random.Random(1)
+    ids = [draw.randrange(4, VOCABULARY) for _ in range(max(asked.contexts))]
+    cells: dict[str, Any] = {}
+    with killing(servers), concurrent.futures.ThreadPoolExecutor(len(servers)) as pool:
+        deadline = time.monotonic() + READY_SECONDS
+        up = list(pool.map(lambda server: wait_up(server, deadline), servers))
+        servers_up = [server for server, came in zip(servers, up, strict=True) if came]
+        print(f"{len(servers_up)} of {len(servers)} up", flush=True)
+        if not servers_up:
+            return 1
+        while asked.wait_for and not asked.wait_for.exists():
+            time.sleep(0.5)
+        for context in asked.contexts:
+            list(pool.map(lambda server: steps_and_seconds(server, ids[:context], 1), servers_up))
+            for server in servers_up:
+                key = f"{server.log.stem}/{context}"
+                cells[key] = measure(server, ids[:context])
+                print(key, cells[key], flush=True)
+                slopes = {s.log.stem: slope({k: c for k, c in cells.items() if c}, s.log.stem) for s in servers_up}
+                about = {"layers": LAYERS, "commit": COMMIT, "slope_ms_per_1000_tokens_per_layer": slopes}
+                asked.results.write_text(json.dumps(about | {k: c for k, c in cells.items() if c}, indent=1))
+    return 0 if len(servers_up) == len(servers) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
