@@ -6,6 +6,7 @@ runs its own when that returns False; decode goes through `decode_attention_fwd`
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ from kdtree_engine.attention.pack_kernel import pack_kernel
 from kdtree_engine.attention.plan import Plan, make_plan
 from kdtree_engine.attention.shapes import MAX_TREE_ROWS, AttentionShape
 from kdtree_engine.attention.tensors import CACHE_DTYPES, PagedCache, Tree, Workspace, query_dtype
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,8 @@ class Slots:
             plan = make_plan(shape, self._device, batch, rows, self._max_context)
             if query_dtype(plan) != q.dtype:
                 return None
+            kernel = "sm_90" if plan.hopper else "portable"
+            logger.info("kdtree attention: batch %d, %d rows, %d splits, %s", batch, rows, plan.splits, kernel)
             ints: dict[str, Any] = {"dtype": torch.int32, "device": q.device}
             self._buckets[key] = Bucket(
                 plan,
