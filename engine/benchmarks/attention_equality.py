@@ -15,15 +15,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from attention_servers import killing, start, tiny_flags, wait_up
 from equality import CELLS, answers, compare, prompts
-from gpu_servers import AUTOREGRESSIVE, LINEAR, ddtree
+from gpu_servers import AUTOREGRESSIVE, LINEAR, Server, ddtree
 
 ARMS = {arm.name: arm for arm in (AUTOREGRESSIVE, LINEAR, ddtree(8), ddtree(16), ddtree(32))}
 READY_SECONDS = 230.0
+
+
+def _answers(server: Server, up: bool, context: int, concurrency: int) -> list[dict[str, Any]] | None:
+    return answers(server, context, concurrency) if up else None
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -48,16 +53,12 @@ def main(arguments: Sequence[str]) -> int:
             return 1
         for context, concurrency in CELLS:
             prompts(context)  # once, before the threads below
-            found = list(
-                pool.map(
-                    lambda one: answers(one[0], context, concurrency) if one[1] else None,
-                    zip(servers, up, strict=True),
-                )
-            )
+            cell = partial(_answers, context=context, concurrency=concurrency)
+            found = list(pool.map(cell, servers, up))
             for (attention, arm), answer in zip(wanted[1:], found[1:], strict=True):
-                cell = f"{arm.name}/{attention}/context{context}/concurrency{concurrency}"
-                cells[cell] = {"equal": None} if answer is None else compare(found[0], answer)
-                print(cell, cells[cell], flush=True)
+                name = f"{arm.name}/{attention}/context{context}/concurrency{concurrency}"
+                cells[name] = {"equal": None} if answer is None else compare(found[0], answer)
+                print(name, cells[name], flush=True)
             asked.results.write_text(json.dumps(cells, indent=1) + "\n")
     return 0 if all(cell["equal"] for cell in cells.values()) else 1
 

@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from gpu_servers import _plugin_site as plugin_site
 from gpu_servers import AUTOREGRESSIVE, EXACT, PAIR, Arm, Server, Setup
+from gpu_servers import _plugin_site as plugin_site
 
 COMMON = (
     "--attention-backend=triton", "--sampling-backend=pytorch", "--skip-server-warmup",
@@ -37,7 +37,7 @@ def draft_flags(algorithm: str, drafter: Path) -> tuple[str, ...]:
 
 
 def start(
-    name: str, attention: str, flags: Sequence[str], folder: Path, *, exact: bool, extra: Mapping[str, str] = {}
+    name: str, attention: str, flags: Sequence[str], folder: Path, *, exact: bool, extra: Mapping[str, str]
 ) -> Server:
     """Start one server; `attention` is stock or kdtree. Does not wait for it."""
     with socket.socket() as probe:

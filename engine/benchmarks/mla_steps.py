@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import json
+import os
 import random
 import statistics
 import subprocess
@@ -62,22 +63,20 @@ def steps_and_seconds(server: Server, ids: Sequence[int], steps: int) -> tuple[i
 def busy_percent(server: Server, ids: Sequence[int], steps: int) -> float:
     """Median of NVML's utilisation, sampled while one generation runs."""
     query = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "200"]
-    index = subprocess.Popen([*query, "-i", gpu_index()], stdout=subprocess.PIPE, text=True)
+    sampler = subprocess.Popen([*query, "-i", gpu_index()], stdout=subprocess.PIPE, text=True)
     steps_and_seconds(server, ids, steps)
-    index.terminate()
-    samples = [float(line) for line in index.communicate()[0].split() if line.strip().isdigit()]
+    sampler.terminate()
+    samples = [float(line) for line in sampler.communicate()[0].split() if line.isdigit()]
     return statistics.median(samples[2:-1] or samples or [float("nan")])
 
 
 def gpu_index() -> str:
-    import os
-
     return os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
 
 
 def measure(server: Server, ids: Sequence[int]) -> dict[str, Any]:
     """Median step milliseconds over RUNS pairs of a short and a long generation."""
-    first = steps_and_seconds(server, ids, 8)  # also fills the prefix cache
+    steps_and_seconds(server, ids, 8)  # fills the prefix cache
     first = min((steps_and_seconds(server, ids, 8) for _ in range(2)), key=lambda one: one[1])
     guess = max(first[1] / first[0], 1e-3)
     long = int(min(400, max(24, 1.5 / guess)))
@@ -93,15 +92,17 @@ def measure(server: Server, ids: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def slope(cells: dict[str, Any], name: str) -> float | None:
+def slope(steps: dict[int, float]) -> float:
     """Milliseconds per 1,000 tokens per layer between the shortest and the longest context."""
-    found = sorted(
-        (int(key.split("/")[1]), cell["step_ms"]) for key, cell in cells.items() if key.split("/")[0] == name
-    )
-    if len(found) < 2:
-        return None
-    (low, fast), (high, slow) = found[0], found[-1]
-    return (slow - fast) / (high - low) * 1000 / LAYERS
+    low, high = min(steps), max(steps)
+    return round((steps[high] - steps[low]) / max(high - low, 1) * 1000 / LAYERS, 5)
+
+
+def report(path: Path, cells: dict[str, dict[int, Any]]) -> None:
+    """Rewrite the results file."""
+    slopes = {arm: slope({c: cell["step_ms"] for c, cell in found.items()}) for arm, found in cells.items()}
+    about = {"layers": LAYERS, "commit_length": COMMIT, "slope_ms_per_1000_tokens_per_layer": slopes}
+    path.write_text(json.dumps(about | cells, indent=1) + "\n")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -118,26 +119,23 @@ def main(arguments: Sequence[str]) -> int:
     servers = start_arms(asked.arms, folder, experts=not asked.dense)
     draw = random.Random(1)
     ids = [draw.randrange(4, VOCABULARY) for _ in range(max(asked.contexts))]
-    cells: dict[str, Any] = {}
+    cells: dict[str, dict[int, Any]] = {}
     with killing(servers), concurrent.futures.ThreadPoolExecutor(len(servers)) as pool:
         deadline = time.monotonic() + READY_SECONDS
-        up = list(pool.map(lambda server: wait_up(server, deadline), servers))
-        servers_up = [server for server, came in zip(servers, up, strict=True) if came]
-        print(f"{len(servers_up)} of {len(servers)} up", flush=True)
-        if not servers_up:
-            return 1
-        while asked.wait_for and not asked.wait_for.exists():
+        came = list(pool.map(lambda server: wait_up(server, deadline), servers))
+        up = [server for server, ready in zip(servers, came, strict=True) if ready]
+        print(f"{len(up)} of {len(servers)} up", flush=True)
+        while up and asked.wait_for and not asked.wait_for.exists():
             time.sleep(0.5)
         for context in asked.contexts:
-            list(pool.map(lambda server: steps_and_seconds(server, ids[:context], 1), servers_up))
-            for server in servers_up:
-                key = f"{server.log.stem}/{context}"
-                cells[key] = measure(server, ids[:context])
-                print(key, cells[key], flush=True)
-                slopes = {s.log.stem: slope({k: c for k, c in cells.items() if c}, s.log.stem) for s in servers_up}
-                about = {"layers": LAYERS, "commit": COMMIT, "slope_ms_per_1000_tokens_per_layer": slopes}
-                asked.results.write_text(json.dumps(about | {k: c for k, c in cells.items() if c}, indent=1))
-    return 0 if len(servers_up) == len(servers) else 1
+            for server in up:
+                steps_and_seconds(server, ids[:context], 1)
+            for server in up:
+                found = measure(server, ids[:context])
+                cells.setdefault(server.log.stem, {})[context] = found
+                print(server.log.stem, context, found, flush=True)
+                report(asked.results, cells)
+    return 0 if len(up) == len(servers) else 1
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from triton import knobs
@@ -40,13 +41,16 @@ def tree_attention(
     """
     check(plan, query, cache, tree, row_start, out)
     scale = (softmax_scale if softmax_scale is not None else plan.shape.key_dim**-0.5) * LOG2_E
-    launch = _launch_hopper if plan.hopper else _launch_portable
-    launch(plan, workspace, query, row_start, cache, tree, out, lse, scale)
+    shared = _shared_arguments(plan, workspace, query, row_start, cache, tree, out, lse, scale)
+    if plan.hopper:
+        _launch_hopper(plan, shared)
+    else:
+        _launch_portable(plan, shared, cache, tree)
     if plan.splits > 1:
         _launch_merge(plan, workspace, cache.lengths, row_start, query.shape[0], tree is not None, out, lse)
 
 
-def _launch_portable(
+def _shared_arguments(
     plan: Plan,
     workspace: Workspace,
     query: torch.Tensor,
@@ -56,55 +60,40 @@ def _launch_portable(
     out: torch.Tensor,
     lse: torch.Tensor | None,
     scale: float,
-) -> None:
+) -> dict[str, Any]:
+    """What both split kernels take, by name."""
     shape, tiles = plan.shape, plan.tiles
-    keys, values = cache.keys, cache.values if cache.values is not None else cache.keys
     tree_keys = tree.keys if tree is not None else query
-    tree_values = tree.values if tree is not None and tree.values is not None else tree_keys
     mask = tree.mask if tree is not None else None
-    lse_out = lse if lse is not None else workspace.lse
+    return {
+        "Q": query, "KC": cache.keys, "KT": tree_keys, "TABLE": cache.table, "TABLE_START": cache.table_start,
+        "PREFIX": cache.lengths, "ROW_START": row_start, "MASK": mask if mask is not None else row_start,
+        "OUT": out, "LSE": lse if lse is not None else workspace.lse, "PART": workspace.partial,
+        "PART_LSE": workspace.lse, "k_stride": cache.keys.stride(0), "kt_stride": tree_keys.stride(0),
+        "total_rows": query.shape[0], "words_a_row": plan.mask_words, "splits": plan.splits, "scale": scale,
+        "HEADS": shape.query_heads, "CAUSAL": mask is None, "HAS_TREE": tree is not None,
+        "PAGE": cache.page_size, "BM": tiles.rows, "BN": tiles.tokens, "DN": shape.main_dim,
+        "DR": shape.rope_dim, "WITH_LSE": lse is not None, "OVERLAP": plan.overlap, "num_warps": tiles.warps,
+    }  # fmt: skip
+
+
+def _launch_portable(plan: Plan, shared: dict[str, Any], cache: PagedCache, tree: Tree | None) -> None:
+    shape, tiles = plan.shape, plan.tiles
+    values = cache.values if cache.values is not None else cache.keys
+    tree_values = tree.values if tree is not None and tree.values is not None else shared["KT"]
     split_kernel[(plan.row_blocks * shape.kv_heads, plan.splits, plan.batch)](
-        query, keys, values, tree_keys, tree_values, cache.table, cache.table_start, cache.lengths,
-        row_start, mask if mask is not None else row_start, out, lse_out, workspace.partial, workspace.lse,
-        keys.stride(0), values.stride(0), tree_keys.stride(0), tree_values.stride(0), query.shape[0],
-        plan.mask_words, plan.splits, plan.row_blocks, scale, cache.scale,
-        HEADS=shape.query_heads, GROUP=shape.group, CAUSAL=mask is None, HAS_TREE=tree is not None,
-        PAGE=cache.page_size, BM=tiles.rows, BN=tiles.tokens, DN=shape.main_dim, DR=shape.rope_dim,
-        DV=shape.value_dim,
-        SHARED=shape.shared_kv, STAGES=tiles.stages,
-        PRECISION="ieee" if shape.cache is CacheType.FP32 else "tf32",
-        WITH_LSE=lse is not None, OVERLAP=plan.overlap, WIDEN=knobs.runtime.interpret, num_warps=tiles.warps,
-        num_stages=tiles.stages,
+        **shared, VC=values, VT=tree_values, v_stride=values.stride(0), vt_stride=tree_values.stride(0),
+        blocks=plan.row_blocks, kv_scale=cache.scale, GROUP=shape.group, DV=shape.value_dim,
+        SHARED=shape.shared_kv, STAGES=tiles.stages, num_stages=tiles.stages,
+        PRECISION="ieee" if shape.cache is CacheType.FP32 else "tf32", WIDEN=knobs.runtime.interpret,
     )  # fmt: skip
 
 
-def _launch_hopper(
-    plan: Plan,
-    workspace: Workspace,
-    query: torch.Tensor,
-    row_start: torch.Tensor,
-    cache: PagedCache,
-    tree: Tree | None,
-    out: torch.Tensor,
-    lse: torch.Tensor | None,
-    scale: float,
-) -> None:
+def _launch_hopper(plan: Plan, shared: dict[str, Any]) -> None:
     # Gluon is experimental and absent from Triton's interpreter: imported only where it is used.
     from kdtree_engine.attention.hopper_kernel import hopper_kernel
 
-    shape, tiles = plan.shape, plan.tiles
-    tree_keys = tree.keys if tree is not None else query
-    mask = tree.mask if tree is not None else None
-    hopper_kernel[(plan.row_blocks, plan.splits, plan.batch)](
-        query, cache.keys, tree_keys, cache.table, cache.table_start, cache.lengths, row_start,
-        mask if mask is not None else row_start, out, lse if lse is not None else workspace.lse,
-        workspace.partial, workspace.lse, cache.keys.stride(0), tree_keys.stride(0), query.shape[0],
-        plan.mask_words, plan.splits, scale, HEADS=shape.query_heads, CAUSAL=mask is None,
-        HAS_TREE=tree is not None,
-        PAGE=cache.page_size, BM=tiles.rows, BN=tiles.tokens,
-        DN=shape.main_dim, DR=shape.rope_dim, BUFFERS=tiles.stages, WITH_LSE=lse is not None,
-        OVERLAP=plan.overlap, num_warps=tiles.warps,
-    )  # fmt: skip
+    hopper_kernel[(plan.row_blocks, plan.splits, plan.batch)](**shared, BUFFERS=plan.tiles.stages)
 
 
 def _launch_merge(
@@ -118,12 +107,14 @@ def _launch_merge(
     lse: torch.Tensor | None,
 ) -> None:
     shape = plan.shape
-    slice_dim = min(64, shape.value_dim)
+    # Many partial results: all of them in flight at once, over more and narrower programs.
+    splits, columns, warps = (128, 32, 2) if plan.splits > 64 else (32, 64, 1)
+    slice_dim = min(columns, shape.value_dim)
     grid = (plan.rows * shape.query_heads, shape.value_dim // slice_dim, plan.batch)
     extra = {"launch_pdl": True} if plan.overlap else {}
     merge_kernel[grid](
         workspace.partial, workspace.lse, lengths, row_start, out, lse if lse is not None else workspace.lse,
         total_rows, plan.splits, HEADS=shape.query_heads, HAS_TREE=has_tree, BN=plan.tiles.tokens,
-        DV=shape.value_dim, BD=slice_dim, BS=32, WITH_LSE=lse is not None, OVERLAP=plan.overlap,
-        num_warps=1, num_stages=1, **extra,
+        DV=shape.value_dim, BD=slice_dim, BS=splits, WITH_LSE=lse is not None, OVERLAP=plan.overlap,
+        num_warps=warps, num_stages=1, **extra,
     )  # fmt: skip

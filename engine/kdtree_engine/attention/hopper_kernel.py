@@ -154,6 +154,7 @@ def _produce(
 def _accumulate(
     out, part, first_row, rows, lo, hi, block, place, active, kn, kr, decays, sums, ready, empty, done,
     HEADS: gl.constexpr, BM: gl.constexpr, BN: gl.constexpr, DN: gl.constexpr, BUFFERS: gl.constexpr,
+    OVERLAP: gl.constexpr,
 ):  # fmt: skip
     """Weights times values, half of the value width to each warpgroup."""
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 2], [16, DN // 4, 16])
@@ -168,6 +169,8 @@ def _accumulate(
         acc = warpgroup_mma(p, kn.index(buffer), acc, is_async=True)
         acc = warpgroup_mma_wait(0, deps=[acc])
         mbarrier.arrive(empty.index(buffer), count=1)
+    if OVERLAP:  # not sooner: waiting merge programs would crowd the multiprocessors that still compute
+        tl.extra.cuda.gdc_launch_dependents()
     mbarrier.wait(done, 0)
     acc = acc / sums.load(gl.SliceLayout(1, layout))[:, None]
     folded = block * BM + gl.arange(0, BM, layout=gl.SliceLayout(1, layout))
@@ -196,8 +199,6 @@ def hopper_kernel(
     table = TABLE + gl.load(TABLE_START + request)
     tree_rows = rows if HAS_TREE else 0
     lo, hi, prefix_tiles, active = split_range(prefix, tree_rows, split, splits, BN)
-    if OVERLAP:
-        tl.extra.cuda.gdc_launch_dependents()
     if block * BM < rows * HEADS and lo < hi:
         swizzled: gl.constexpr = gl.NVMMASharedLayout(128, 16, 2)
         flat: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
@@ -226,7 +227,7 @@ def hopper_kernel(
                     (
                         OUT, PART, first_row, rows, lo, hi, block, place, active, kn, kr, decays, sums,
                         ready, empty,
-                        done, HEADS, BM, BN, DN, BUFFERS,
+                        done, HEADS, BM, BN, DN, BUFFERS, OVERLAP,
                     ),
                 ),
                 (

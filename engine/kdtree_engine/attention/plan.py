@@ -14,12 +14,24 @@ from kdtree_engine.attention.shapes import MAX_TREE_ROWS, AttentionShape, CacheT
 from kdtree_engine.attention.tiles import HOPPER_TILES, Tiles, portable_tiles
 
 MAX_SPLITS = 512
-# Fitted on an H200 (benchmarks/notes.md), in units of the time one program takes for one tile: what a
-# split costs before and after its tiles, what storing and merging one partial result costs, and the
-# share of the multiprocessors that already saturates memory.
-START_TILES = 2.0
-PARTIAL_TILES = 0.045
-SATURATING_SHARE = 0.87
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Fitted on an H200 (benchmarks/notes.md), in units of the time one program takes for one tile.
+
+    `start`: what a split costs before and after its tiles; `partial`: storing and merging one partial
+    result; `saturating`: the share of the multiprocessors that already saturates memory.
+    """
+
+    start: float
+    partial: float
+    saturating: float
+
+
+QUICK_TILES = Costs(2.0, 0.045, 0.87)
+# Tiles of a latent take the portable kernel twice as long, and never saturate memory.
+SLOW_TILES = Costs(1.3, 0.02, 1.0)
 
 
 @dataclass(frozen=True)
@@ -32,7 +44,7 @@ class Plan:
     max_context: int
     tiles: Tiles
     splits: int
-    overlap: bool  # launch the merge early, onto multiprocessors that the split kernel leaves idle
+    overlap: bool  # launch the merge while the last programs of the split kernel store their results
     hopper: bool = False  # the sm_90 kernel instead of the portable one
 
     @property
@@ -49,21 +61,23 @@ def _up(value: int, unit: int) -> int:
     return -(-value // unit)
 
 
-def choose_splits(tiles: int, readers: int, row_blocks: int, programs_at_once: int) -> int:
+def choose_splits(
+    tiles: int, readers: int, row_blocks: int, programs_at_once: int, costs: Costs = QUICK_TILES
+) -> int:
     """Splits with the least modelled time for `readers` (request, KV head) pairs of `tiles` tiles.
 
     Each reader has `row_blocks` programs a split, which share what they read through the L2. Time is
     the larger of what the programs take in rounds and what memory takes, plus the partial results.
     """
     units = readers * row_blocks
-    memory = readers * tiles / (SATURATING_SHARE * programs_at_once)
+    memory = readers * tiles / (costs.saturating * programs_at_once)
     best, best_cost = 1, max(float(_up(units, programs_at_once) * tiles), memory)
     for wanted in range(2, min(tiles, MAX_SPLITS) + 1):
         each = _up(tiles, wanted)
         if _up(tiles, each) != wanted:  # some splits would have no tile
             continue
         rounds = _up(units * wanted, programs_at_once)
-        cost = max(rounds * each, memory) + rounds * START_TILES + PARTIAL_TILES * wanted * units
+        cost = max(rounds * each, memory) + rounds * costs.start + costs.partial * wanted * units
         if cost < best_cost:
             best, best_cost = wanted, cost
     return best
@@ -96,9 +110,9 @@ def make_plan(
     tiles = HOPPER_TILES if hopper else portable or portable_tiles(shape, device, rows)
     readers, row_blocks = batch * shape.kv_heads, _up(rows * shape.group, tiles.rows)
     count = _up(max_context, tiles.tokens) + _up(rows, tiles.tokens)
-    splits = choose_splits(count, readers, row_blocks, device.multiprocessors * tiles.resident)
-    # Where the split kernel fills the card, early merge programs would crowd onto the few idle places.
-    overlap = (
-        device.capability >= 90 and splits > 1 and 2 * readers * row_blocks * splits <= device.multiprocessors
-    )
+    costs = SLOW_TILES if shape.shared_kv and not hopper else QUICK_TILES
+    splits = choose_splits(count, readers, row_blocks, device.multiprocessors * tiles.resident, costs)
+    # Measured: an early launch gains where the merge is small, and costs where it fills the card.
+    few = readers * row_blocks == 1 or 2 * readers * row_blocks * splits <= device.multiprocessors
+    overlap = device.capability >= 90 and splits > 1 and few
     return Plan(shape, batch, rows, max_context, tiles, splits, overlap, hopper)

@@ -142,7 +142,9 @@ class Slots:
             if query_dtype(plan) != q.dtype:
                 return None
             kernel = "sm_90" if plan.hopper else "portable"
-            logger.info("kdtree attention: batch %d, %d rows, %d splits, %s", batch, rows, plan.splits, kernel)
+            logger.info(
+                "kdtree attention: batch %d, %d rows, %d splits, %s", batch, rows, plan.splits, kernel
+            )
             ints: dict[str, Any] = {"dtype": torch.int32, "device": q.device}
             self._buckets[key] = Bucket(
                 plan,

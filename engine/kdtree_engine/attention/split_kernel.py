@@ -38,35 +38,53 @@ def _slots(tile, length, table, first_row, TREE: tl.constexpr, PAGE: tl.constexp
 
 
 @triton.jit
+def _seen(token, length, node, mask, words_a_row, TREE: tl.constexpr, CAUSAL: tl.constexpr):
+    """Which of a tile's tokens each row attends to."""
+    keep = (token < length)[None, :]
+    if TREE and CAUSAL:
+        keep = keep & (token[None, :] <= node[:, None])
+    if TREE and not CAUSAL:
+        word = tl.minimum(token, length - 1) // 32
+        words = tl.load(mask + node[:, None] * words_a_row + word[None, :])
+        keep = keep & (((words >> (token % 32)[None, :]) & 1) != 0)
+    return keep
+
+
+@triton.jit
 def _walk(
-    acc, m, den, qn, qr, lo, hi, length, K, V, k_stride, v_stride, table, first_row, node, mask, words_a_row,
-    scale,
+    acc, m, den, qn, qr, ahead, lo, hi, length, K, V, k_stride, v_stride, table, first_row, node, mask,
+    words_a_row, scale,
     TREE: tl.constexpr, CAUSAL: tl.constexpr, PAGE: tl.constexpr, BN: tl.constexpr,
     DN: tl.constexpr, DR: tl.constexpr, DV: tl.constexpr, SHARED: tl.constexpr, STAGES: tl.constexpr,
     PRECISION: tl.constexpr, WIDEN: tl.constexpr,
 ):  # fmt: skip
-    """Fold tiles lo to hi of the prefix, or of the tree, into the running softmax state."""
+    """Fold tiles lo to hi of the prefix, or of the tree, into the running softmax state.
+
+    `ahead` holds where the tokens of tile lo lie.
+    """
     dn = tl.arange(0, DN)
-    ahead = _slots(lo, length, table, first_row, TREE, PAGE, BN)
     for tile in tl.range(lo, hi, num_stages=STAGES):
         token = tile * BN + tl.arange(0, BN)
         slot = ahead
         # One tile ahead, so that the loads below never wait for an address and can be pipelined.
         ahead = _slots(tile + 1, length, table, first_row, TREE, PAGE, BN)
         k = tl.load(K + slot[:, None] * k_stride + dn[None, :]).to(qn.dtype)
-        s = tl.zeros([qn.shape[0], BN], tl.float32)
+        zero = tl.zeros([qn.shape[0], BN], tl.float32)
+        raw = _dot(qn, tl.trans(k), zero, PRECISION, WIDEN) * scale
         if DR > 0:
             kr = tl.load(K + slot[:, None] * k_stride + DN + tl.arange(0, DR)[None, :]).to(qn.dtype)
-            s = _dot(qr, tl.trans(kr), s, PRECISION, WIDEN)
-        s = _dot(qn, tl.trans(k), s, PRECISION, WIDEN)
-        keep = (token < length)[None, :]
-        if TREE and CAUSAL:
-            keep = keep & (token[None, :] <= node[:, None])
-        if TREE and not CAUSAL:
-            word = tl.minimum(token, length - 1) // 32
-            words = tl.load(mask + node[:, None] * words_a_row + word[None, :])
-            keep = keep & (((words >> (token % 32)[None, :]) & 1) != 0)
-        s = tl.where(keep, s * scale, -float("inf"))
+            raw = raw + _dot(qr, tl.trans(kr), zero, PRECISION, WIDEN) * scale
+        if SHARED and qn.shape[0] >= 64:
+            # Every use of the scores lies in a branch, also where one could do without: a product that
+            # Triton sees feeding another is computed by every warpgroup in full, twice the work on sm_90.
+            if (tile + 1) * BN > length or (TREE and length > 0):
+                keep = _seen(token, length, node, mask, words_a_row, TREE, CAUSAL)
+                s = tl.where(keep, raw, -float("inf"))
+            else:
+                s = raw
+        else:
+            keep = _seen(token, length, node, mask, words_a_row, TREE, CAUSAL)
+            s = tl.where(keep, raw, -float("inf"))
         m_new = tl.maximum(m, tl.max(s, 1))
         p = tl.exp2(s - m_new[:, None])
         decay = tl.exp2(m - m_new)
@@ -98,10 +116,10 @@ def split_kernel(
     rows = tl.load(ROW_START + request + 1) - first_row
     tree_rows = rows if HAS_TREE else 0
     lo, hi, prefix_tiles, active = split_range(prefix, tree_rows, split, splits, BN)
-    if OVERLAP:
-        tl.extra.cuda.gdc_launch_dependents()
     # With nothing to attend to at all, split 0 still writes the zero output.
     if block * BM < rows * GROUP and (lo < hi or split == 0):
+        table = TABLE + tl.load(TABLE_START + request)
+        ahead = _slots(lo, prefix, table, first_row, False, PAGE, BN)  # on its way while the queries load
         folded = block * BM + tl.arange(0, BM)
         row_ok = folded < rows * GROUP
         node = tl.minimum(folded // GROUP, rows - 1)
@@ -118,20 +136,23 @@ def split_kernel(
         den = tl.zeros([BM], tl.float32)
         acc = tl.zeros([BM, DV], tl.float32)
         acc, m, den = _walk(
-            acc, m, den, qn, qr, lo, tl.minimum(hi, prefix_tiles), prefix, KC + kv_head * (DN + DR),
-            VC + kv_head * DV,
-            k_stride, v_stride, TABLE + tl.load(TABLE_START + request), first_row, node, MASK,
-            words_a_row, scale * kv_scale,
+            acc, m, den, qn, qr, ahead, lo, tl.minimum(hi, prefix_tiles), prefix, KC + kv_head * (DN + DR),
+            VC + kv_head * DV, k_stride, v_stride, table, first_row, node, MASK, words_a_row,
+            scale * kv_scale,
             False, CAUSAL, PAGE, BN, DN, DR, DV, SHARED, STAGES, PRECISION, WIDEN)  # fmt: skip
         if HAS_TREE:
             acc *= kv_scale
+            start = tl.maximum(lo - prefix_tiles, 0)
+            ahead = _slots(start, rows, TABLE, first_row, True, PAGE, BN)
             acc, m, den = _walk(
-                acc, m, den, qn, qr, tl.maximum(lo - prefix_tiles, 0), hi - prefix_tiles, rows,
+                acc, m, den, qn, qr, ahead, start, hi - prefix_tiles, rows,
                 KT + kv_head * (DN + DR), VT + kv_head * DV, kt_stride, vt_stride, TABLE, first_row, node,
                 MASK + first_row * words_a_row, words_a_row, scale,
                 True, CAUSAL, PAGE, BN, DN, DR, DV, SHARED, 1, PRECISION, WIDEN)  # fmt: skip
         else:
             acc *= kv_scale
+        if OVERLAP:  # not sooner: waiting merge programs would crowd the multiprocessors that still compute
+            tl.extra.cuda.gdc_launch_dependents()
         total = tl.where(den == 0.0, 1.0, den)
         lse = tl.where(den == 0.0, -float("inf"), m + tl.log2(total))
         acc = acc / total[:, None]

@@ -9,6 +9,7 @@ from kdtree_engine.attention import CacheType, gqa, make_plan, mla
 from kdtree_engine.attention.devices import B300, H200, RTX_PRO_6000
 from kdtree_engine.attention.plan import choose_splits
 from kdtree_engine.attention.shapes import AttentionShape
+from kdtree_engine.attention.tiles import Tiles
 
 pytestmark = pytest.mark.unit
 
@@ -28,12 +29,18 @@ def test_every_split_of_a_full_context_has_work(tiles, readers, blocks, programs
 def test_long_contexts_use_the_whole_card_and_short_ones_do_not():
     long, short = (make_plan(mla(8), H200, 1, 8, context) for context in (185_000, 1_400))
     assert 0.8 * 132 <= long.splits <= 132
-    assert short.splits < 30 and short.overlap and not long.overlap
+    assert short.splits < 30 and short.overlap and long.overlap
 
 
 def test_row_blocks_share_the_card():
     plan = make_plan(mla(8), H200, 1, 33, 185_000)
     assert plan.row_blocks == 5 and 100 <= plan.splits * plan.row_blocks <= 132
+    assert not plan.overlap  # its merge fills the card by itself
+
+
+def test_slow_tiles_take_a_full_round_of_programs():
+    plan = make_plan(mla(8), H200, 1, 8, 185_024, Tiles(64, 64, 8, 2))
+    assert plan.splits == 132
 
 
 def test_the_hopper_kernel_is_chosen_only_for_what_it_computes():

@@ -27,11 +27,11 @@ SHAPES = {
 
 
 def solve(
-    problem: Problem, max_context: int, max_rows: int, splits: int | None = None
+    problem: Problem, max_context: int, max_rows: int, splits: int | None = None, tile_rows: int = 16
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Run the kernel with poisoned outputs and workspace; return output and LSE."""
     batch = len(problem.cache.lengths)
-    plan = make_plan(problem.shape, SMALL, batch, max_rows, max_context, Tiles(16, 16, 4, 1))
+    plan = make_plan(problem.shape, SMALL, batch, max_rows, max_context, Tiles(tile_rows, 16, 4, 1))
     if splits:
         plan = replace(plan, splits=splits)
     workspace = Workspace.allocate(plan, GPU)
@@ -46,8 +46,10 @@ def solve(
     return out, lse
 
 
-def check(problem: Problem, max_context: int, max_rows: int, splits: int | None = None) -> None:
-    out, lse = solve(problem, max_context, max_rows, splits)
+def check(
+    problem: Problem, max_context: int, max_rows: int, splits: int | None = None, tile_rows: int = 16
+) -> None:
+    out, lse = solve(problem, max_context, max_rows, splits, tile_rows)
     host = cpu(problem)
     expected, expected_lse = reference_attention(
         host.query,
@@ -104,6 +106,13 @@ def test_any_ragged_batch_matches_float64(name, requests, page_size, tree, split
         SHAPES[name], lengths, rows, page_size, tree, seed=seed, max_rows=max_rows, device=GPU
     )
     check(problem, max(lengths) + slack, max_rows, splits)
+
+
+@pytest.mark.parametrize("name, tree", [("mla", "random"), ("mla-fp8", "chain"), ("gqa", "none")])
+def test_tiles_of_64_rows_mask_the_ends_of_prefix_and_tree(name, tree):
+    lengths, rows = [48, 33, 0], [1, 1, 1] if tree == "none" else [18, 5, 33]
+    problem = make_problem(SHAPES[name], lengths, rows, 16, tree, seed=9, device=GPU)
+    check(problem, 48, max(rows), splits=2, tile_rows=64)
 
 
 @pytest.mark.parametrize("name", sorted(SHAPES))
