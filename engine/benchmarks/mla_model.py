@@ -38,10 +38,9 @@ DRAFTER = {
 }  # fmt: skip
 
 
-def write_models(folder: Path, *, experts: bool = True) -> tuple[Path, Path]:
+def write_models(folder: Path) -> tuple[Path, Path]:
     """Write both configurations; return the target's and the drafter's folder."""
-    target = TARGET if experts else TARGET | {"first_k_dense_replace": LAYERS}
-    for name, config in (("target", target), ("drafter", DRAFTER)):
+    for name, config in (("target", TARGET), ("drafter", DRAFTER)):
         (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / name / "config.json").write_text(json.dumps(config, indent=1) + "\n")
     return folder / "target", folder / "drafter"

@@ -10,7 +10,6 @@ prefix is cached, so prefill cancels. GPU busy is NVML's share of time in which 
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
 import json
 import os
 import random
@@ -18,44 +17,44 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from attention_servers import draft_flags, killing, start, wait_up
-from gpu_servers import PAIR, Server
+from gpu_servers import PAIR, Arm, Server, Setup, serving
 from mla_model import BLOCK, LAYERS, VOCABULARY, write_models
 
-COMMIT, READY_SECONDS, RUNS = 4, 200.0, 3
-ARMS = {"dflash-stock": ("stock", True), "dflash-kdtree": ("kdtree", True),
-        "plain-stock": ("stock", False), "plain-kdtree": ("kdtree", False)}  # fmt: skip
+COMMIT, RUNS = 4, 3
+FLAGS = (
+    f"--tokenizer-path={PAIR / 'target'}", "--load-format=dummy", "--mem-fraction-static=0.3",
+    "--max-total-tokens=270000", "--max-running-requests=2", "--context-length=200000",
+    "--chunked-prefill-size=16384", "--disable-shared-experts-fusion",
+)  # fmt: skip
+DRAFT = (f"--speculative-dflash-block-size={BLOCK}", "--speculative-draft-window-size=2048")
+ARMS = ("dflash-stock", "dflash-kdtree", "plain-stock", "plain-kdtree")
 
 
-def start_arms(names: Sequence[str], folder: Path, *, experts: bool) -> list[Server]:
-    target, drafter = write_models(folder / "models", experts=experts)
-    flags = [
-        f"--model-path={target}", f"--tokenizer-path={PAIR / 'target'}", "--load-format=dummy",
-        "--dtype=bfloat16", "--mem-fraction-static=0.3", "--max-total-tokens=270000",
-        "--max-running-requests=2", "--context-length=200000", "--chunked-prefill-size=16384",
-        "--cuda-graph-bs-decode", "1", "--disable-shared-experts-fusion",
-    ]  # fmt: skip
-    draft = [
-        *draft_flags("DFLASH", drafter), f"--speculative-dflash-block-size={BLOCK}",
-        "--speculative-draft-window-size=2048",
-    ]  # fmt: skip
-    simulate = {"SGLANG_SIMULATE_ACC_LEN": str(COMMIT)}
-    return [
-        start(
-            name, ARMS[name][0], flags + (draft if ARMS[name][1] else []), folder, exact=False,
-            extra=simulate if ARMS[name][1] else {},
-        )
-        for name in names
-    ]  # fmt: skip
+def wave(names: Sequence[str], folder: Path) -> list[tuple[Arm, Setup]]:
+    """Arm and set-up of each name: the algorithm, then the attention."""
+    target, drafter = write_models(folder / "models")
+    made = []
+    for name in names:
+        algorithm, attention = name.split("-")
+        speculative = algorithm == "dflash"
+        arm = Arm(name, "DFLASH" if speculative else None, DRAFT if speculative else ())
+        environment = [("KDTREE_VERIFY_ATTENTION", attention)]
+        if speculative:
+            environment.append(("SGLANG_SIMULATE_ACC_LEN", str(COMMIT)))
+        setup = Setup(
+            exact=False, batches=(1,), target=target, drafter=drafter, extra=FLAGS,
+            environment=tuple(environment),
+        )  # fmt: skip
+        made.append((arm, setup))
+    return made
 
 
 def steps_and_seconds(server: Server, ids: Sequence[int], steps: int) -> tuple[int, float]:
-    tokens = steps * COMMIT if ARMS[server.log.stem][1] else steps
+    tokens = steps * COMMIT if server.arm.algorithm else steps
     meta = server.generate(ids, tokens)["meta_info"]
     return meta.get("spec_verify_ct") or tokens, meta["e2e_latency"]
 
@@ -109,33 +108,24 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("results", type=Path)
     parser.add_argument("--contexts", nargs="+", type=int, default=[8192, 65536, 180_000])
-    parser.add_argument("--arms", nargs="+", default=["dflash-stock", "dflash-kdtree"], choices=ARMS)
+    parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=ARMS)
     parser.add_argument("--logs", type=Path, help="folder for the servers' logs")
-    parser.add_argument("--dense", action="store_true", help="no experts")
-    parser.add_argument("--wait-for", type=Path, help="prefill and time only once this file exists")
     asked = parser.parse_args(arguments)
     folder = asked.logs or Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
-    servers = start_arms(asked.arms, folder, experts=not asked.dense)
     draw = random.Random(1)
     ids = [draw.randrange(4, VOCABULARY) for _ in range(max(asked.contexts))]
     cells: dict[str, dict[int, Any]] = {}
-    with killing(servers), concurrent.futures.ThreadPoolExecutor(len(servers)) as pool:
-        deadline = time.monotonic() + READY_SECONDS
-        came = list(pool.map(lambda server: wait_up(server, deadline), servers))
-        up = [server for server, ready in zip(servers, came, strict=True) if ready]
-        print(f"{len(up)} of {len(servers)} up", flush=True)
-        while up and asked.wait_for and not asked.wait_for.exists():
-            time.sleep(0.5)
+    with serving(wave(asked.arms, folder), folder) as up:
         for context in asked.contexts:
             for server in up:
                 steps_and_seconds(server, ids[:context], 1)
             for server in up:
                 found = measure(server, ids[:context])
-                cells.setdefault(server.log.stem, {})[context] = found
-                print(server.log.stem, context, found, flush=True)
+                cells.setdefault(server.arm.name, {})[context] = found
+                print(server.arm.name, context, found, flush=True)
                 report(asked.results, cells)
-    return 0 if len(up) == len(servers) else 1
+    return 0 if len(up) == len(asked.arms) else 1
 
 
 if __name__ == "__main__":

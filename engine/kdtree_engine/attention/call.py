@@ -108,7 +108,7 @@ def _launch_merge(
 ) -> None:
     shape = plan.shape
     # Many partial results: all of them in flight at once, over more and narrower programs.
-    splits, columns, warps = (128, 32, 2) if plan.splits > 64 else (32, 64, 1)
+    splits, columns, warps = (128, 32, 2) if plan.hopper and plan.splits > 64 else (32, 64, 1)
     slice_dim = min(columns, shape.value_dim)
     grid = (plan.rows * shape.query_heads, shape.value_dim // slice_dim, plan.batch)
     extra = {"launch_pdl": True} if plan.overlap else {}

@@ -113,6 +113,8 @@ def make_plan(
     costs = SLOW_TILES if shape.shared_kv and not hopper else QUICK_TILES
     splits = choose_splits(count, readers, row_blocks, device.multiprocessors * tiles.resident, costs)
     # Measured: an early launch gains where the merge is small, and costs where it fills the card.
-    few = readers * row_blocks == 1 or 2 * readers * row_blocks * splits <= device.multiprocessors
+    few = 2 * readers * row_blocks * splits <= device.multiprocessors or (
+        hopper and readers * row_blocks == 1
+    )
     overlap = device.capability >= 90 and splits > 1 and few
     return Plan(shape, batch, rows, max_context, tiles, splits, overlap, hopper)

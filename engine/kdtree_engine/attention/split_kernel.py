@@ -88,7 +88,8 @@ def _walk(
         m_new = tl.maximum(m, tl.max(s, 1))
         p = tl.exp2(s - m_new[:, None])
         decay = tl.exp2(m - m_new)
-        den = den * decay + tl.sum(p, 1)
+        # A latent's tiles keep a sum a column: one exchange between warps a split, not a tile.
+        den = den * decay[:, None] + p if SHARED else den * decay + tl.sum(p, 1)
         m = m_new
         v = k
         if not SHARED:
@@ -133,7 +134,7 @@ def split_kernel(
             qr = tl.load(query + DN + tl.arange(0, DR)[None, :], mask=row_ok[:, None], other=0.0)
         # Finite, so that a row that has seen nothing yet needs no special case: its weights are exp2(-inf).
         m = tl.full([BM], -1e30, tl.float32)
-        den = tl.zeros([BM], tl.float32)
+        den = tl.zeros([BM, BN] if SHARED else [BM], tl.float32)
         acc = tl.zeros([BM, DV], tl.float32)
         acc, m, den = _walk(
             acc, m, den, qn, qr, ahead, lo, tl.minimum(hi, prefix_tiles), prefix, KC + kv_head * (DN + DR),
@@ -151,6 +152,8 @@ def split_kernel(
                 True, CAUSAL, PAGE, BN, DN, DR, DV, SHARED, 1, PRECISION, WIDEN)  # fmt: skip
         else:
             acc *= kv_scale
+        if SHARED:
+            den = tl.sum(den, 1)
         if OVERLAP:  # not sooner: waiting merge programs would crowd the multiprocessors that still compute
             tl.extra.cuda.gdc_launch_dependents()
         total = tl.where(den == 0.0, 1.0, den)

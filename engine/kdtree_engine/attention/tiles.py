@@ -1,7 +1,7 @@
 """Tile sizes of the portable kernel, by architecture and layer shape.
 
-The sm_90 row was tuned on an H200; sm_103 and sm_120 were chosen by compiling ahead
-(shared memory and spills, see the compile tests) and were not timed.
+The sm_90 row was tuned on an H200. sm_103 and sm_120 were chosen by compiling ahead (shared memory and
+spills, see the compile tests), sm_120's latent tiles also by timing those that fit it on the H200.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def portable_tiles(shape: AttentionShape, device: Device, rows: int) -> Tiles:
     if shape.cache is CacheType.FP32:
         return Tiles(16, 16, 4, 1)
     if device.capability >= 120:
-        return Tiles(16, 32, 8, 2) if shape.shared_kv else Tiles(32 if folded > 16 else 16, 32, 4, 2)
+        if shape.shared_kv:
+            return Tiles(16, 32, 8 if shape.cache is CacheType.FP8_E4M3 else 4, 2)
+        return Tiles(32 if folded > 16 else 16, 32, 4, 2)
     if device.capability >= 100 and (shape.shared_kv or shape.main_dim == 256):
         return Tiles(16 if folded <= 16 else 32 if shape.shared_kv else 64, 32, 8, 2)
     if shape.shared_kv:

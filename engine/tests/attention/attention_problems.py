@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from kdtree_engine.attention import AttentionShape, CacheType, PagedCache, Tree, pack_mask
 
+GPU = "cuda" if torch.cuda.is_available() else "cpu"
 DTYPES = {
     CacheType.BF16: torch.bfloat16,
     CacheType.FP8_E4M3: torch.float8_e4m3fn,
@@ -47,7 +48,7 @@ def make_problem(
     logit_scale: float = 1.0,
     seed: int = 0,
     max_rows: int | None = None,
-    device: str = "cpu",
+    device: str = GPU,
 ) -> Problem:
     """Shuffled pages in a pool where every slot that no request owns holds NaN."""
     g = torch.Generator().manual_seed(seed)
@@ -90,6 +91,26 @@ def make_problem(
     )
     row_start = torch.tensor([0, *torch.tensor(rows).cumsum(0).tolist()], dtype=torch.int32, device=device)
     return Problem(shape, query.to(compute).to(device), row_start, cache, part, mask)
+
+
+def on_cpu(problem: Problem) -> Problem:
+    """The same problem where the reference computes, its packed mask left out."""
+    cache, tree = problem.cache, problem.tree
+    moved = replace(
+        cache,
+        keys=cache.keys.cpu(),
+        values=None if cache.values is None else cache.values.cpu(),
+        table=cache.table.cpu(),
+        table_start=cache.table_start.cpu(),
+        lengths=cache.lengths.cpu(),
+    )
+    if tree is not None:
+        tree = replace(
+            tree, keys=tree.keys.cpu(), values=None if tree.values is None else tree.values.cpu(), mask=None
+        )
+    return replace(
+        problem, query=problem.query.cpu(), row_start=problem.row_start.cpu(), cache=moved, tree=tree
+    )
 
 
 def relative_error(actual: torch.Tensor, expected: torch.Tensor) -> float:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from attention_problems import Problem, make_problem, relative_error
+from attention_problems import GPU, Problem, make_problem, on_cpu, relative_error
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from kdtree_engine.attention import CacheType, Device, Workspace, gqa, make_plan, mla, tree_attention
@@ -14,7 +14,6 @@ from kdtree_engine.attention.reference import reference_attention
 from kdtree_engine.attention.tiles import Tiles
 
 pytestmark = pytest.mark.unit
-GPU = "cuda" if torch.cuda.is_available() else "cpu"
 SMALL = Device("small", 80, 6, 100_000)
 BOUND = {CacheType.BF16: 8e-3, CacheType.FP8_E4M3: 8e-3, CacheType.FP32: 2e-6}
 SHAPES = {
@@ -50,7 +49,7 @@ def check(
     problem: Problem, max_context: int, max_rows: int, splits: int | None = None, tile_rows: int = 16
 ) -> None:
     out, lse = solve(problem, max_context, max_rows, splits, tile_rows)
-    host = cpu(problem)
+    host = on_cpu(problem)
     expected, expected_lse = reference_attention(
         host.query,
         host.row_start,
@@ -62,25 +61,6 @@ def check(
     )
     assert relative_error(out, expected) < BOUND[problem.shape.cache]
     torch.testing.assert_close(lse.double().cpu(), expected_lse, rtol=1e-5, atol=1e-4)
-
-
-def cpu(problem: Problem) -> Problem:
-    cache, tree = problem.cache, problem.tree
-    moved = replace(
-        cache,
-        keys=cache.keys.cpu(),
-        values=None if cache.values is None else cache.values.cpu(),
-        table=cache.table.cpu(),
-        table_start=cache.table_start.cpu(),
-        lengths=cache.lengths.cpu(),
-    )
-    if tree is not None:
-        tree = replace(
-            tree, keys=tree.keys.cpu(), values=None if tree.values is None else tree.values.cpu(), mask=None
-        )
-    return replace(
-        problem, query=problem.query.cpu(), row_start=problem.row_start.cpu(), cache=moved, tree=tree
-    )
 
 
 @settings(
