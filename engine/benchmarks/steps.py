@@ -5,13 +5,14 @@
 tiny: the trained pair. 8b: random weights in the shape of Qwen3-8B with a drafter of 5 layers and block 8,
 where verification has its real cost. mla: Kimi K2's attention in four layers, for long contexts. --sets adds
 acceptance length and tokens/s for each kind of text with the trained pair. The servers of a model start
-together and are then timed one at a time, the others idle.
+together and are then timed in turns, the others stopped.
 """
 
 from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import contextlib
 import datetime
 import json
 import math
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,33 +37,56 @@ CONTEXT, PROFILED = 100, 3  # profiles: their context, and how many of the arms
 SET_PROMPTS, SET_TOKENS = 4, 256
 
 
-def time_steps(server: Server, context: int, batch: int, tokens: int, runs: int) -> dict[str, Any]:
-    """Milliseconds of a verify step (of a token without speculation), the median of `runs`.
+def _run(server: Server, asked: Sequence[list[int]], length: int) -> tuple[float, float]:
+    """Seconds that these requests take at once, and the steps of the one that has most."""
+    began = time.perf_counter()
+    with concurrent.futures.ThreadPoolExecutor(len(asked)) as pool:
+        found = list(pool.map(lambda ids: server.generate(ids, length)["meta_info"], asked))
+    took = time.perf_counter() - began
+    return took, max(meta.get("spec_verify_ct") or length - 1 for meta in found)
+
+
+@contextlib.contextmanager
+def alone(server: Server, servers: Sequence[Server]) -> Iterator[None]:
+    """All others stand still."""
+    others = [other for other in servers if other is not server]
+    for other in others:
+        other.pause()
+    try:
+        yield
+    finally:
+        for other in others:
+            other.resume()
+
+
+def time_steps(
+    servers: Sequence[Server], context: int, batch: int, tokens: int, runs: int
+) -> list[dict[str, Any]]:
+    """For each server, milliseconds of a verify step (of a token without speculation), the median of `runs`.
 
     A run is `batch` requests of `tokens` and of a quarter of that; the difference of the two excludes
-    prefill. Its steps are those of the request that has most.
+    prefill. The servers take turns, so that a slow minute of the machine falls on all of them.
     """
     asked = prompts(context)[:batch] if batch > 1 else [prompts(context)[1]]
-    long, short = tokens, tokens // 4
-
-    def run(length: int) -> tuple[float, float]:
-        began = time.perf_counter()
-        with concurrent.futures.ThreadPoolExecutor(batch) as pool:
-            found = list(pool.map(lambda ids: server.generate(ids, length)["meta_info"], asked))
-        took = time.perf_counter() - began
-        return took, max(meta.get("spec_verify_ct") or length - 1 for meta in found)
-
-    run(long)
-    times = []
-    for _ in range(runs):
-        (long_took, long_steps), (short_took, short_steps) = run(long), run(short)
-        times.append(1000 * (long_took - short_took) / (long_steps - short_steps))
-    return {
-        "step_ms": round(statistics.median(times), 4),
-        "runs_ms": [round(value, 4) for value in times],
-        "steps": long_steps,
-        "tokens_per_second": round(batch * long / long_took, 1),
-    }
+    taken: list[list[float]] = [[] for _ in servers]
+    rates = [0.0] * len(servers)
+    for turn in range(runs + 1):
+        for number, server in enumerate(servers):
+            with alone(server, servers):
+                took, steps = _run(server, asked, tokens)
+                if turn == 0:  # warms up
+                    continue
+                short_took, short_steps = _run(server, asked, tokens // 4)
+            taken[number].append(1000 * (took - short_took) / (steps - short_steps))
+            rates[number] = max(rates[number], batch * tokens / took)
+    return [
+        {
+            "step_ms": round(statistics.median(times), 4),
+            "runs_ms": [round(value, 4) for value in times],
+            "tokens_per_second": round(rate, 1),
+        }
+        for times, rate in zip(taken, rates, strict=True)
+    ]
 
 
 def kinds_of_text(server: Server) -> dict[str, Any]:
@@ -90,16 +114,15 @@ def kinds_of_text(server: Server) -> dict[str, Any]:
 def measure(
     results: Results, servers: Sequence[Server], model: str, cells: Sequence[tuple[int, int]], **how: int
 ) -> None:
-    """Every cell of every server, and its ratio to the first server's."""
+    """Every cell of every server, and the median of its runs' ratios to the first server's."""
     for context, batch in cells:
         names = [
             f"{model}/{server.arm.name}/{server.setup}/context{context}/batch{batch}" for server in servers
         ]
-        for name, server in zip(names, servers, strict=True):
-            if name not in results.cells:
-                results.put(name, time_steps(server, context, batch, **how))
-            ratio = results.cells[name]["step_ms"] / results.cells[names[0]]["step_ms"]
-            print(f"  {ratio:.3f} of {servers[0].arm.name}", flush=True)
+        timed = time_steps(servers, context, batch, **how)
+        for name, cell in zip(names, timed, strict=True):
+            ratios = [own / first for own, first in zip(cell["runs_ms"], timed[0]["runs_ms"], strict=True)]
+            results.put(name, {**cell, "of_first": round(statistics.median(ratios), 4)})
 
 
 def setup_of(model: str, folder: Path, tp: int, attention: str) -> Setup:
@@ -159,10 +182,12 @@ def main(arguments: Sequence[str]) -> int:
                     measure(results, servers, named, cells, tokens=asked.tokens, runs=asked.runs)
                     if asked.sets and model == "tiny":
                         for server in servers:
-                            results.put(f"sets/{server.arm.name}", kinds_of_text(server))
+                            with alone(server, servers):
+                                results.put(f"sets/{server.arm.name}", kinds_of_text(server))
                     if asked.profile:
                         for server in servers[:PROFILED]:
-                            parts = profile(server, prompts(CONTEXT)[1], 64, folder / server.log.stem)
+                            with alone(server, servers):
+                                parts = profile(server, prompts(CONTEXT)[1], 64, folder / server.log.stem)
                             results.put(f"{named}/{server.arm.name}/{server.setup}/profile", {"ranks": parts})
             except Exception:  # one model's failure must not cost the other
                 traceback.print_exc()
