@@ -32,14 +32,14 @@ def settle(
     be captured.
     """
     batch, length = walked.path.shape
-    accepted = walked.path >= 0
+    ended = walked.path < 0
     window = torch.arange(batch, device=walked.path.device)[:, None] * size
     rows = walked.path.clamp(min=0) + window
     front = cache_loc.view(batch, size)[:, :length]
     return Outcome(
         tokens=torch.nn.functional.pad(walked.committed, (0, size - length)),
         numbers=torch.stack([walked.lengths, walked.bonus, prefix_lens.to(torch.int64) + walked.lengths]),
-        source=torch.where(accepted, cache_loc[rows], 0),
-        target=torch.where(accepted, front, 0),
+        source=cache_loc[rows].masked_fill(ended, 0),
+        target=front.masked_fill(ended, 0),
         hidden=hidden.view(batch * size, -1)[rows.flatten()],
     )
