@@ -14,8 +14,9 @@ class Outcome:
     """b requests of N rows, paths of at most L = D + 1 nodes.
 
     tokens: [b, N], the committed tokens first. numbers: [3, b], commit lengths, last tokens, new prefix
-    lengths. source, target: [b, L] KV places of the accepted nodes now and at the window's front (place 0,
-    which nobody reads, past a path's end). hidden: [b * L, h], the accepted nodes' features.
+    lengths. source, target: [b, L] KV places of the accepted nodes now and at the window's front; both are
+    place 0, which nobody reads, for a node that stays where it is and past a path's end. hidden: [b * L, h],
+    the accepted nodes' features.
     """
 
     tokens: torch.Tensor
@@ -32,14 +33,14 @@ def settle(
     be captured.
     """
     batch, length = walked.path.shape
-    ended = walked.path < 0
+    stays = (walked.path < 0) | (walked.path == torch.arange(length, device=walked.path.device))
     window = torch.arange(batch, device=walked.path.device)[:, None] * size
     rows = walked.path.clamp(min=0) + window
     front = cache_loc.view(batch, size)[:, :length]
     return Outcome(
         tokens=torch.nn.functional.pad(walked.committed, (0, size - length)),
         numbers=torch.stack([walked.lengths, walked.bonus, prefix_lens.to(torch.int64) + walked.lengths]),
-        source=cache_loc[rows].masked_fill(ended, 0),
-        target=front.masked_fill(ended, 0),
+        source=cache_loc[rows].masked_fill(stays, 0),
+        target=front.masked_fill(stays, 0),
         hidden=hidden.view(batch * size, -1)[rows.flatten()],
     )

@@ -74,6 +74,15 @@ def test_a_graph_computes_what_a_step_without_one_does() -> None:
     assert outcome.hidden.tolist() == eager.hidden[: 2 * OPTIONS.block_size].tolist()
 
 
+def test_only_nodes_off_their_place_move() -> None:
+    path = torch.tensor([[0, 1, 4, -1], [0, 2, 3, 5], [0, 1, 2, 3]])
+    lengths = (path >= 0).sum(1)
+    walked = batched.BatchedWalk(path, lengths, lengths - 1, path.clamp(min=0), lengths)
+    outcome = settle(walked, torch.tensor([9, 9, 9]), torch.arange(100, 118), torch.randn(18, 2), 6)
+    assert outcome.source.tolist() == [[0, 0, 104, 0], [0, 108, 109, 111], [0, 0, 0, 0]]
+    assert outcome.target.tolist() == [[0, 0, 102, 0], [0, 107, 108, 109], [0, 0, 0, 0]]
+
+
 def test_rows_that_no_drafter_filled_still_walk() -> None:
     """A graph is captured, and its padding replayed, on whatever lies in the static tensors."""
     step = CapturedStep(OPTIONS, StepCounts(OPTIONS, "cpu", leads=True), 2, "cpu")
