@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from kdops.bench import byte_floor
@@ -147,8 +147,7 @@ def single(
 def _shared(host: Host, suite: Suite, client: str) -> dict[str, Any]:
     return {
         "sets": list(suite.sets),
-        "levels": list(suite.levels),
-        "rate": suite.rate,
+        "load": {**asdict(suite.load), "levels": list(suite.load.levels)},
         "client": client,
         "workload": suite.digest,
         "inventory": str(host.inventory.absolute()),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -41,6 +41,8 @@ SEED = typer.Option(None, "--seed", help="Seed of the order; drawn and recorded 
 PROMPTS = typer.Option(
     None, "--prompts", help="Your prompts instead: JSONL, OpenAI batch, ShareGPT; repeatable."
 )
+TOKENS = typer.Option(None, "--tokens", help="New tokens a request of a set; 128 unless given.")
+PER_SET = typer.Option(None, "--per-set", help="Prompts of each set; 4 unless given.")
 LEVELS = typer.Option("4", "--concurrency", metavar="N,N…", help="Streams at once, beside one at a time.")
 ARRIVALS = typer.Option(
     None, "--arrivals", metavar="R", help="Also R requests a second, whatever the engine still has to do."
@@ -66,6 +68,8 @@ def ab(
     legs: int | None = LEGS,
     seed: int | None = SEED,
     prompts: list[Path] | None = PROMPTS,
+    tokens: int | None = TOKENS,
+    per_set: int | None = PER_SET,
     levels: str = LEVELS,
     arrivals: float | None = ARRIVALS,
     client: str = CLIENT,
@@ -86,7 +90,7 @@ def ab(
         return
     host = _host(inventory, name)
     chosen = arms.parse(words, settings or [])
-    suite = _suite(prompts, quick, _levels(levels), arrivals)
+    suite = _suite(prompts, quick, tokens=tokens, prompts=per_set, levels=_levels(levels), rate=arrivals)
     plan = job.prepare(host, chosen, suite, quick=quick, legs=legs, seed=seed, client=_where(client))
     say(job.cost(plan, _loads(host)))
     _ask(host, yes)
@@ -96,6 +100,8 @@ def ab(
 def bench(
     name: str = HOST,
     prompts: list[Path] | None = PROMPTS,
+    tokens: int | None = TOKENS,
+    per_set: int | None = PER_SET,
     levels: str = LEVELS,
     arrivals: float | None = ARRIVALS,
     client: str = CLIENT,
@@ -120,7 +126,7 @@ def bench(
             code=ExitCode.REFUSED,
         )
     store = Store()
-    suite = _suite(prompts, quick, _levels(levels), arrivals)
+    suite = _suite(prompts, quick, tokens=tokens, prompts=per_set, levels=_levels(levels), rate=arrivals)
     plan = job.single(host, seen.profile, suite, client=_where(client))
     id_ = run.begin(plan, store)
     measure(plan, id_, 0, 0, store, say)
@@ -140,13 +146,12 @@ def _host(inventory: Path | None, name: str | None) -> Host:
     return fleet.hosts[0]
 
 
-def _suite(
-    prompts: list[Path] | None, quick: bool, levels: Sequence[int], rate: float | None
-) -> Callable[[int], Suite]:
+def _suite(files: list[Path] | None, quick: bool, **load: Any) -> Callable[[int], Suite]:
+    """load: as `workloads.make` takes it."""
     from kdops.bench import workloads
 
-    sets = tuple(workloads.read(path) for path in prompts or ()) or workloads.built_in()
-    return lambda length: workloads.make(sets, quick=quick, context_length=length, levels=levels, rate=rate)
+    sets = tuple(workloads.read(path) for path in files or ()) or workloads.built_in()
+    return lambda length: workloads.make(sets, quick=quick, context_length=length, **load)
 
 
 def _levels(text: str) -> list[int]:
@@ -243,7 +248,7 @@ def _resume(
     chosen = [Arm(arm["name"], arm["profile"], arm["overrides"]) for arm in plan["arms"]]
     legs = len(plan["order"]) // len(chosen)
     quick = bool(plan["quick"])
-    suite = _suite(prompts, quick, plan.get("levels", ()), plan.get("rate"))
+    suite = _suite(prompts, quick, **plan.get("load", {}))
     client = plan.get("client", job.ON_HOST)
     made = job.prepare(host, chosen, suite, quick=quick, legs=legs, seed=plan["seed"], client=client)
     if made.plan != plan:

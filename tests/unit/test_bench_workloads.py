@@ -115,6 +115,22 @@ def test_streams_and_arrivals_that_cannot_be(levels: tuple[int, ...], rate: floa
         make(built_in(), quick=True, levels=levels, rate=rate)
 
 
+def test_length_and_repetition_are_chosen_and_kept_for_a_resume() -> None:
+    suite = make(built_in(), quick=False, tokens=256, prompts=2, context_length=8192)
+    stages = {stage.name: stage for stage in suite.stages}
+    assert [request.tokens for request in stages["prose"].requests] == [256, 256]
+    assert (suite.load.tokens, suite.load.prompts, suite.load.levels) == (256, 2, (4,))
+    assert suite.digest != make(built_in(), quick=False, context_length=8192).digest
+    small = make([PromptSet("a", ("x",))], quick=False, context_length=1024)
+    assert next(stage for stage in small.stages if stage.name == "long").requests[0].tokens == 512
+
+
+@pytest.mark.parametrize("wrong", [{"tokens": 0}, {"tokens": 7}, {"tokens": 10**6}, {"prompts": 0}])
+def test_a_load_that_cannot_be_is_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(UsageError):
+        make(built_in(), quick=False, **wrong)  # type: ignore[arg-type]
+
+
 def test_the_reference_asks_for_margins_outside_fp32_only() -> None:
     suite = make(built_in(), quick=True)
     assert [stage.name for stage in reference(suite, margins=False)] == list(suite.sets)

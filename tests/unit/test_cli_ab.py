@@ -44,6 +44,8 @@ def call(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
         (("ab", "linear", "linear", "--host", "one", "--concurrency", "0"), "0 streams at once"),
         (("ab", "linear", "linear", "--host", "one", "--arrivals", "nan"), "nan requests a second"),
         (("ab", "linear", "linear", "--host", "one", "--client", "moon"), "'moon' is unknown"),
+        (("ab", "linear", "linear", "--host", "one", "--tokens", "0"), "0 new tokens a request"),
+        (("ab", "linear", "linear", "--host", "one", "--per-set", "0"), "0 prompts of each set"),
     ],
 )
 def test_a_wrong_measurement_is_refused(

@@ -25,6 +25,8 @@ _OPEN_LOOP_S, _QUICK_OPEN_LOOP_S = 30.0, 5.0
 _ARRIVAL_SEED = 1
 _MOST_ARRIVALS = 2000
 _MOST_STREAMS = 512
+_FEWEST_TOKENS, _MOST = 8, 100_000
+_LONG_PROMPT = 512
 _COMPOSITIONS = (4, 16)
 _SWEEP = (64, 1024, 4096, 16384, 65536)
 
@@ -69,17 +71,25 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Suite:
-    """All stages of a leg. sets: the names of the prompt sets, whose mean is the primary endpoint.
-
-    levels, rate: as given to `make`.
+class Load:
+    """How much a leg sends, as chosen. tokens: new ones of each request of a set, prompts: of each set; None:
+    as many as usual. levels: streams at once. rate: requests/s of an open-loop stage, None for none.
     """
+
+    tokens: int | None = None
+    prompts: int | None = None
+    levels: tuple[int, ...] = (4,)
+    rate: float | None = None
+
+
+@dataclass(frozen=True)
+class Suite:
+    """All stages of a leg. sets: the names of the prompt sets, whose mean is the primary endpoint."""
 
     warmup: Stage
     stages: tuple[Stage, ...]
     sets: tuple[str, ...]
-    levels: tuple[int, ...] = ()
-    rate: float | None = None
+    load: Load
 
     @property
     def digest(self) -> str:
@@ -103,16 +113,22 @@ def make(
     *,
     quick: bool,
     context_length: int | None = None,
+    tokens: int | None = None,
+    prompts: int | None = None,
     levels: Sequence[int] = (4,),
     rate: float | None = None,
 ) -> Suite:
-    """Build the suite. context_length: of the engine in tokens; longer contexts are left out.
+    """Build the suite. context_length: of the engine in tokens; longer contexts are left out. The others are
+    those of `Load`.
 
-    levels: numbers of streams at once. rate: requests/s of an open-loop stage, None for none.
-    Raises UsageError for a set without a prompt or one that does not fit the context.
+    Raises UsageError for a set without a prompt, one that does not fit the context, or an odd load.
     """
-    tokens, per_set, long = (48, 1, 192) if quick else (128, 4, 1536)
-    levels = tuple(sorted(set(levels)))
+    load = Load(tokens, prompts, tuple(sorted(set(levels))), rate)
+    length, per_set, long = (48, 1, 192) if quick else (128, 4, 1536)
+    tokens = _between(load.tokens, length, _FEWEST_TOKENS, "new tokens a request", "--tokens 256")
+    per_set = _between(load.prompts, per_set, 1, "prompts of each set", "--per-set 4")
+    if context_length is not None:
+        long = max(tokens, min(long, context_length - _LONG_PROMPT))
     names = [one.name for one in sets]
     if not names or len(set(names)) != len(names) or any(map(_reserved, names)):
         raise UsageError(
@@ -128,11 +144,19 @@ def make(
     sweep = tuple(Request(f"{CONTEXT}/{n}", f"{n} steps along the shore. " + text, 32, n) for n in contexts)
     stages.append(Stage(CONTEXT, sweep))
     texts = [stage.requests[0].text for stage in stages[: len(sets)]]
-    stages += [_level(level, texts, tokens // 2) for level in levels]
+    stages += [_level(level, texts, tokens // 2) for level in load.levels]
     if rate is not None:
         stages.append(_open_loop(rate, _QUICK_OPEN_LOOP_S if quick else _OPEN_LOOP_S, texts, tokens // 2))
     warm = tuple(Request(f"warm-up/{i}", "Before the first race the track is swept.", 32) for i in range(2))
-    return Suite(Stage("warm-up", warm), tuple(stages), tuple(names), levels, rate)
+    return Suite(Stage("warm-up", warm), tuple(stages), tuple(names), load)
+
+
+def _between(given: int | None, usual: int, least: int, what: str, example: str) -> int:
+    if given is None or least <= given <= _MOST:
+        return usual if given is None else given
+    raise UsageError(
+        f"{given} {what}", cause=f"{least} to {_MOST} are possible", remedy=f"for example {example}"
+    )
 
 
 def _reserved(name: str) -> bool:
