@@ -94,6 +94,8 @@ def measure(inventory: str) -> list[Figure]:
         Figure("`kdops config ct200`, inventory unread", 1.5, times(10, config_from_nothing)),
         Figure("`kdops config ct200`, inventory known", 1.5, times(10, lambda: kdops("config", "ct200"))),
         Figure(f"`kdops status`, {HOSTS} hosts", 1.5, times(10, lambda: kdops("status", *here))),
+        Figure("`kdops check ct200 --offline`", 3, times(10, lambda: kdops("check", "ct200", "--offline"))),
+        Figure("`kdops check lab0`", 15, times(5, lambda: kdops("check", "lab0", *here))),
         Figure(
             "`kdops deploy lab0`, nothing changed",
             15,

@@ -41,7 +41,7 @@ def check(ctx: Context, asked: Question) -> dict[str, Any]:
     venv = ctx.layout.venvs / str(asked.manifest["lock_digest"])[:12]
     with ThreadPoolExecutor(2) as pool:
         options = pool.submit(parser.options, venv, ctx.layout.root / "run/kdops-check/options", asked)
-        rows = [*_quick(ctx, asked), *sandbox.rows(ctx, asked), *system.clock(asked)]
+        rows = [*system.clock(asked), *_quick(ctx, asked), *sandbox.rows(ctx, asked)]
         rows += collective.rows(ctx, asked)
         found = options.result()
     folders = [Path(path) for path in asked.models if path.startswith("/")]

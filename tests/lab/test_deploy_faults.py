@@ -5,6 +5,7 @@ After each of them, once the command or the guard has finished, the last committ
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -108,8 +109,11 @@ def test_engine_that_dies_during_load(kdops: Deployer, old: str) -> None:
     assert code == 6
     assert "the engine died while loading (exit status 70)" in said
     assert "RuntimeError: CUDA out of memory (stand-in)" in said
+    assert "see docs/failures.md#oom" in said
     assert f"rolled back: release {old} serves" in said
     assert kdops.serves() == old
+    _, shown, _ = kdops.run("status", "lab0", "--json")
+    assert json.loads(shown)["hosts"][0]["failure_class"].startswith("oom")
 
 
 def test_rolling_back_that_fails_too_is_said_and_the_next_deploy_serves(kdops: Deployer, old: str) -> None:
@@ -266,8 +270,6 @@ def test_unit_edited_by_hand_and_by_systemctl_edit(kdops: Deployer, old: str) ->
 
 def leave_in_phase(kdops: Deployer, phase: str, lease: float = 30) -> None:
     """Be a client that dies right after it brought the host to `phase`."""
-    import json
-
     target = kdops.state()["committed"][-1]["release"]
     request = {"id": "dead", "release": target, "unit": UNIT, "service": "lab0", "who": "dead@elsewhere"}
     kdops.guard("begin", stdin=json.dumps({**request, "lease": lease, "force": True}))
