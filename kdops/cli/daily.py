@@ -66,9 +66,12 @@ def status(names: list[str] | None = HOSTS, inventory: Path | None = INVENTORY, 
     fleet = load(inventory)
     chosen = [host for name in names for host in fleet.select(name)] if names else list(fleet.hosts)
     hosts = list({(host.inventory, host.name): host for host in chosen}.values())
-    found = each(hosts, ask, STATUS_DEADLINE_S)
+    found = [
+        better(answer) if isinstance(answer, KdopsError) else answer
+        for answer in each(hosts, ask, STATUS_DEADLINE_S)
+    ]
     rows = [
-        row(host.name, better(answer)) if isinstance(answer, KdopsError) else row(host.name, *answer)
+        row(host.name, answer) if isinstance(answer, KdopsError) else row(host.name, *answer)
         for host, answer in zip(hosts, found, strict=True)
     ]
     if as_json:

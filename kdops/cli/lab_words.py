@@ -10,7 +10,7 @@ from kdops.errors import KdopsError, UnreachableError
 if TYPE_CHECKING:
     from kdops.lab.names import Lab
 
-_BY_HAND = re.compile(r"\bssh\b|check (?:that )?the host")
+_BY_HAND = re.compile(r"\bssh\b|check (?:that )?the host|run it by hand")
 """Remedies that send a person to look at the machine; a deploy's promises are none."""
 
 
