@@ -189,7 +189,11 @@ def report(service: str, port: int) -> dict[str, Any]:
 
 
 def measuring() -> bool:
-    """Is a load client of kdops (bench/client.py) at work here?"""
+    """Does kdops measure here: is a leg of `kdops ab` up, or a load client (bench/client.py) at work?"""
+    txn = part("txn", document, STATE / "txn.json")
+    leg = txn.get("transaction") if isinstance(txn, dict) else None
+    if isinstance(leg, dict) and leg.get("tried") and leg.get("phase") == "smoked":
+        return True
     if not any(Path(tempfile.gettempdir()).glob("kdops-load.*")):
         return False
     for path in Path("/proc").glob("[0-9]*/cmdline"):

@@ -16,8 +16,8 @@ from kdops.tui.themes import Colours
 EMPTY = (
     "nothing was measured here yet.\n\n"
     "n starts a comparison (with --write), or on the command line:\n"
-    "  kdops ab linear ddtree --host HOST          8 starts, a verdict\n"
-    "  kdops ab linear ddtree --host HOST --quick  2 starts, exploratory\n"
+    "  kdops ab linear ddtree --host HOST          a verdict\n"
+    "  kdops ab linear ddtree --host HOST --quick  one start an arm, exploratory\n"
     "  kdops ab linear linear --host HOST          the host's noise floor\n"
 )
 _HEAD = ("RUN", "HOST", "STATE", "LEGS", "ARMS")

@@ -19,17 +19,16 @@ from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input, Static
 
-from kdops.errors import KdopsError
 from kdops.fleet import Host
 from kdops.host import HostConnection
 from kdops.tui import keys
 from kdops.tui.ab_view import AbView
+from kdops.tui.asking import Asking
 from kdops.tui.background import Background
-from kdops.tui.details import Details, fetch
 from kdops.tui.dialogs import Help
 from kdops.tui.doing import Doing
 from kdops.tui.feed import Failed, Feed, Heard, Lines, Said
-from kdops.tui.findings import findings_text
+from kdops.tui.findings import draw
 from kdops.tui.fleet_view import FleetView
 from kdops.tui.history import History
 from kdops.tui.host_view import HostView
@@ -89,9 +88,7 @@ class Dashboard(App[None]):
         self.histories = {name: History() for name in feed.hosts}
         self.doing = Doing(self)
         self.measuring = Measuring(self)
-        self._connections = connections or {}
-        self._details: dict[str, Details] = {}
-        self._asked: dict[str, str] = {}
+        self.asking = Asking(self.background, self.hosts, connections or {})
         self._commands = keys.by_key(self.changed_keys)
         self._first_view, self.first_theme = view, theme
         self._drawn = 0.0
@@ -195,31 +192,11 @@ class Dashboard(App[None]):
         if name is None or name not in self.samples:
             return
         shown = self.samples[name]
-        self._ask_details(name, shown)
-        details = self._details.get(name)
-        if details is None and not self.feed.live:
-            details = Details((), (), problem="a recording holds no settings")
-        found = findings_text(name, shades)
+        key = keys.of("host.diagnose", self.changed_keys)
+        found = draw(self.asking.diagnosis(name), name, key, shades)
+        details = self.asking.details(name, shown)
         base = self.screen_stack[0].query_one(HostView)
         base.show(shown, self.histories[name], details, found, now, shades)
-
-    def _ask_details(self, name: str, shown: Sample) -> None:
-        """Ask the host once for each release and start that serves there."""
-        serving = f"{shown.row.release} {shown.status.unit.invocation}" if shown.status else ""
-        host, connection = self.hosts.get(name), self._connections.get(name)
-        if not serving or host is None or connection is None or self._asked.get(name) == serving:
-            return
-        self._asked[name] = serving
-        info = shown.status.engine.server_info if shown.status and shown.status.engine else None
-
-        def then(found: Details | Exception) -> None:
-            if isinstance(found, Details):
-                self._details[name] = found
-            else:
-                why = f"{found.title}: {found.cause}" if isinstance(found, KdopsError) else str(found)
-                self._details[name] = Details((), (), problem=why)
-
-        self.background.run(lambda: fetch(host, connection, info), then)
 
     def _mode(self) -> Sequence[str]:
         if not self.feed.live:
@@ -293,6 +270,10 @@ class Dashboard(App[None]):
 
     def action_open(self) -> None:
         self.action_view("host")
+
+    def action_diagnose(self) -> None:
+        if not self.asking.diagnose(self.chosen or ""):
+            self.notify("a recording can only be watched", severity="warning")
 
     def action_sort(self) -> None:
         self.fleet.sort_next()

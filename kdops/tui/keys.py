@@ -69,6 +69,7 @@ KEYS = (
     Key("fleet.sort", "s", "sort", "Sort by the next column", "fleet", hint="sort"),
     Key("fleet.reverse", "r", "reverse", "Reverse the order", "fleet", hint="reverse"),
     Key("fleet.group", "o", "group", "Group by nothing, state, profile", "fleet", hint="group"),
+    Key("host.diagnose", "d", "diagnose", "Diagnose: why is it slow, or down?", "host", hint="diagnose"),
     Key("journal.mode", "m", "mode", "Filter as exact, fuzzy, regex", "journal", hint="mode"),
     Key("journal.priority", "p", "priority", "Least priority shown", "journal", hint="priority"),
     Key("journal.pause", "space", "pause", "Pause, follow", "journal", hint="pause"),
@@ -152,6 +153,11 @@ def _flat(table: Mapping[str, object], prefix: str = "") -> dict[str, str]:
         else:
             found[prefix + name] = value  # type: ignore[assignment]
     return found
+
+
+def of(name: str, changed: Mapping[str, str]) -> str:
+    """Return the first key of a command."""
+    return changed.get(name, next(key.keys for key in KEYS if key.name == name)).split(",")[0]
 
 
 def by_key(changed: Mapping[str, str]) -> dict[tuple[str, str], Key]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from kdops.errors import KdopsError
 from kdops.store import Store
 from kdops.text import printable
 from kdops.tui.ab_view import AbView
@@ -44,7 +45,8 @@ class Measuring:
         def then(found: tuple[list[RunLine], str, list[str]] | Exception) -> None:
             self._busy = False
             if isinstance(found, Exception):
-                self._about = ("", [str(found)])
+                why = f"{found.title}: {found.cause}" if isinstance(found, KdopsError) else str(found)
+                self._about = ("", [why])
             else:
                 self._runs, self._about = found[0], (found[1], found[2])
 
@@ -54,7 +56,7 @@ class Measuring:
         """Draw what was read last, and read again."""
         view = self._app.screen_stack[0].query_one(AbView)
         view.show(self._runs, shades)
-        if self._runs:
+        if self._about[1]:
             view.tell(_coloured(self._about[1], shades))
         self.refresh()
 
