@@ -2,10 +2,11 @@
 # make test   everything CI runs; make test-all adds the full fault matrix
 # make matrix the fault matrix alone, file by file; writes docs/benchmarks/test-matrix.md
 # make bench  how long the commands take, against their limits; writes docs/benchmarks/commands.md
+# make bench-tui  the dashboard under load; writes docs/benchmarks/tui.md
 KDOPS_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kdops
 export KDOPS_CACHE
 
-.PHONY: help demo test test-all matrix bench lint format setup clean
+.PHONY: help demo test test-all matrix bench bench-tui lint format setup clean
 
 help:
 	@sed -n 's/^# //p' $(firstword $(MAKEFILE_LIST))
@@ -29,6 +30,10 @@ bench:
 matrix:
 	@venv=$$(scripts/setup.sh lab) && mkdir -p docs/benchmarks && PATH="$$venv/bin:$$PATH" KDOPS_LAB=test \
 	  "$$venv/bin/python" scripts/test_matrix.py $(FILES) >docs/benchmarks/test-matrix.md
+
+bench-tui:
+	@venv=$$(scripts/setup.sh) && PATH="$$venv/bin:$$PATH" \
+	  "$$venv/bin/python" scripts/bench_tui.py --replay 600 >docs/benchmarks/tui.md; code=$$?; cat docs/benchmarks/tui.md; exit $$code
 
 lint:
 	@venv=$$(scripts/setup.sh) && PATH="$$venv/bin:$$PATH" scripts/lint.sh

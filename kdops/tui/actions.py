@@ -67,13 +67,7 @@ def choices(write: bool, known: Sequence[str]) -> list[tuple[str, str, str]]:
     found = []
     for action in ACTIONS:
         missing = not action.changes and action.name not in known
-        why = (
-            "not in this kdops"
-            if missing
-            else "read-only: start with --write"
-            if action.changes and not write
-            else ""
-        )
+        why = "not in this kdops" if missing else "needs --write" if action.changes and not write else ""
         found.append((action.name, action.words, why))
     return found
 

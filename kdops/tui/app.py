@@ -179,7 +179,7 @@ class Dashboard(App[None]):
         own = {"fleet": self.fleet.words}.get(view, "") if view == "fleet" else ""
         base.query_one("#hints", Static).update(hints(view, self.changed_keys, own, shades))
         if view == "fleet":
-            self.fleet.show(self.samples, now, shades)
+            self.fleet.show(self.samples, self.histories, now, shades)
         elif view == "host":
             self._draw_host(now, shades)
         elif view == "journal":

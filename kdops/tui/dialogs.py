@@ -80,6 +80,24 @@ class Ask(ModalScreen[bool]):
             yield Static(Text("y yes   n no"), classes="dim")
 
 
+class Tell(ModalScreen[None]):
+    """Words that stay until they are read: why something cannot be done."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss(None)", "close")]
+
+    def __init__(self, title: str, text: str) -> None:
+        super().__init__()
+        self._title, self._text = title, text
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as box:
+            box.border_title = printable(self._title)
+            with VerticalScroll(classes="plan"):
+                for line in self._text.split("\n"):
+                    yield Static(Text(printable(line)))
+            yield Static("esc closes", classes="dim")
+
+
 class Running(ModalScreen[None]):
     """The progress of one action: the phases of the CLI's bar and what stays above it. esc hides it."""
 

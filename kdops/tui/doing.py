@@ -10,7 +10,7 @@ from kdops.errors import KdopsError
 from kdops.tui import actions
 from kdops.tui.actions import Prepared
 from kdops.tui.background import Background
-from kdops.tui.dialogs import Ask, Choose, Running
+from kdops.tui.dialogs import Ask, Choose, Running, Tell
 
 if TYPE_CHECKING:
     from kdops.tui.app import Dashboard
@@ -84,7 +84,7 @@ class Doing:
 
     def _prepared(self, name: str, found: Prepared | Exception) -> None:
         if isinstance(found, Exception):
-            self._app.notify(_words(found), title="not possible", severity="error", timeout=15, markup=False)
+            self._app.push_screen(Tell(f"not possible on {name}", _words(found)))
             return
         if not found.ask:
             self.start(name, found)

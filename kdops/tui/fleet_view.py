@@ -13,9 +13,14 @@ from textual.widgets import DataTable, Static
 
 from kdops.text import printable
 from kdops.tui import columns as cols
+from kdops.tui import words
+from kdops.tui.history import History
 from kdops.tui.order import GROUPS, Order, arrange
+from kdops.tui.plot import plot
 from kdops.tui.sample import Sample
 from kdops.tui.themes import Colours
+
+_TALL, _PLOT_LINES = 36, 6
 
 
 class FleetView(Vertical):
@@ -37,7 +42,9 @@ class FleetView(Vertical):
         yield table
         yield Static(id="about")
 
-    def show(self, samples: Mapping[str, Sample], now: float, colours: Colours) -> None:
+    def show(
+        self, samples: Mapping[str, Sample], histories: Mapping[str, History], now: float, colours: Colours
+    ) -> None:
         """Draw the samples as they are at `now`."""
         width = self.app.size.width
         columns = cols.visible(width, self.order.group.upper())
@@ -62,7 +69,7 @@ class FleetView(Vertical):
                     ):
                         table.update_cell_at(Coordinate(y, x), cell)
         self._cells = rows
-        self._about(samples, now, colours)
+        self._about(samples, histories, now, colours)
 
     def _head(self, columns: list[cols.Column], width: int) -> None:
         mark = "▼" if self.order.reverse else "▲"
@@ -94,13 +101,26 @@ class FleetView(Vertical):
         cells.append(cols.draw(cols.age_cell(sample, now), cols.AGE_WIDTH, True, colours, False))
         return cells
 
-    def _about(self, samples: Mapping[str, Sample], now: float, colours: Colours) -> None:
+    def _about(
+        self, samples: Mapping[str, Sample], histories: Mapping[str, History], now: float, colours: Colours
+    ) -> None:
         sample = samples.get(self.chosen or "")
         if sample is None:
             text = Text("no host matches; esc clears the filter", style=colours.dim)
         else:
             text = about(sample, now, colours)
+            if self.app.size.height >= _TALL:
+                text.append_text(self._speed(histories[sample.host], sample.stale(now), colours))
         self.query_one("#about", Static).update(text)
+
+    def _speed(self, history: History, stale: bool, colours: Colours) -> Text:
+        """Return the chosen host's tokens/s over time, for screens with room."""
+        values = [point.tokens_per_second for point in history.points]
+        drawn = plot(values, max(self.app.size.width - 4, 1), _PLOT_LINES)
+        if drawn is None:
+            return Text()
+        text = Text(f"\ntokens/s, 0 to {words.number(drawn.high)}\n", style=colours.dim)
+        return text.append("\n".join(drawn.lines), style=colours.dim if stale else colours.primary)
 
     def _move_to_chosen(self, table: DataTable[Text]) -> None:
         if self.chosen not in self._shown:
