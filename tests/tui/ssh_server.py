@@ -26,6 +26,7 @@ class SshServer:
     environment: Mapping[str, str]
     connections: int = 0
     refuse: bool = False
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _transports: list[paramiko.Transport] = field(default_factory=list)
 
     def serve(self) -> None:
@@ -47,6 +48,10 @@ class SshServer:
         for transport in self._transports:
             transport.close()
         self._transports.clear()
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        self.processes.clear()
 
 
 class _Server(paramiko.ServerInterface):
@@ -69,14 +74,15 @@ class _Server(paramiko.ServerInterface):
 
     def _run(self, channel: paramiko.Channel, command: bytes) -> None:
         process = subprocess.Popen(
-            ["/bin/sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            ["/bin/sh", "-c", b"exec " + command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, env={**os.environ, **self._server.environment},
         )  # fmt: skip
+        self._server.processes.append(process)
         threading.Thread(target=self._feed, args=(channel, process), daemon=True).start()
         with contextlib.suppress(OSError):
             while piece := process.stdout.read1(1 << 15):
                 channel.sendall(piece)
-            channel.send_exit_status(process.wait())
+            channel.send_exit_status(max(process.wait(), 0))
         process.stdout.close()
         channel.close()
 

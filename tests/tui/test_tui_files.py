@@ -7,7 +7,7 @@ import time
 
 import pytest
 import session
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kdops.errors import ExitCode, UsageError
@@ -70,6 +70,7 @@ def test_no_recording(tmp_path, text, said):
         Replay(tmp_path / "missing")
 
 
+@settings(max_examples=40)
 @given(st.text() | st.binary().map(lambda b: b.decode(errors="replace")))
 def test_damaged_lines_are_left_out(tmp_path_factory, text):
     path = tmp_path_factory.mktemp("r") / "f"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import session
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kdops.tui import columns, words
@@ -160,6 +160,7 @@ ANYTHING = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(ANYTHING)
 def test_no_document_breaks_a_sample(value):
     document = value if isinstance(value, dict) else {"gpus": value, "engine": value, "properties": value}
