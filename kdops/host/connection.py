@@ -113,11 +113,16 @@ class HostConnection:
                     _drain(channel, out, err)
                     break
                 if time.monotonic() > end:
-                    raise self._lost(argv, f"no end within {timeout:g} s", "a command did not end in time")
+                    raise self._lost(
+                        channel.get_transport(),
+                        argv,
+                        f"no end within {timeout:g} s",
+                        "a command did not end in time",
+                    )
                 if not busy:
                     select.select([channel], [], [], 0.005 if rest else min(0.25, timeout))
             if not channel.exit_status_ready() or (channel.exit_status == -1 and not self._alive()):
-                raise self._lost(argv, "the link broke")
+                raise self._lost(channel.get_transport(), argv, "the link broke")
             result = RunResult(tuple(argv), channel.exit_status, bytes(out), bytes(err))
         if check and result.code:
             raise _failed(self.host.name, result)
@@ -144,9 +149,9 @@ class HostConnection:
                 elif channel.closed or (channel.eof_received and channel.exit_status_ready()):
                     break
                 elif not select.select([channel], [], [], ALIVE_INTERVAL_S)[0] and not self._alive():
-                    raise self._lost(argv, "the host answers no keep-alive")
+                    raise self._lost(channel.get_transport(), argv, "the host answers no keep-alive")
             if not channel.exit_status_ready() or channel.exit_status == -1:
-                raise self._lost(argv, "the link broke")
+                raise self._lost(channel.get_transport(), argv, "the link broke")
             if channel.exit_status:
                 raise _failed(self.host.name, RunResult(tuple(argv), channel.exit_status, b"", bytes(err)))
 
@@ -173,11 +178,11 @@ class HostConnection:
             channel = transport.open_session(timeout=timeout)
             channel.exec_command(shlex.join([*self._sudo, *argv]))
         except (paramiko.SSHException, OSError, EOFError) as error:
-            raise self._lost(argv, str(error) or type(error).__name__) from error
+            raise self._lost(transport, argv, str(error) or type(error).__name__) from error
         try:
             yield channel
         except (paramiko.SSHException, OSError, EOFError) as error:
-            raise self._lost(argv, str(error) or type(error).__name__) from error
+            raise self._lost(transport, argv, str(error) or type(error).__name__) from error
         finally:
             channel.close()
 
@@ -193,8 +198,13 @@ class HostConnection:
         asked.join(ALIVE_INTERVAL_S * ALIVE_COUNT_MAX)
         return not asked.is_alive() and transport.is_active()
 
-    def _lost(self, argv: Sequence[str], why: str, what: str = "connection lost") -> UnreachableError:
-        self.close()
+    def _lost(
+        self, transport: paramiko.Transport, argv: Sequence[str], why: str, what: str = "connection lost"
+    ) -> UnreachableError:
+        with self._opening:
+            # Another thread may have connected again since: that connection is not the broken one.
+            if self._hops and self._hops.last.transport is transport:
+                self.close()
         return UnreachableError(
             f"{self.host.name}: {what}",
             cause=why,
