@@ -67,16 +67,16 @@ class Ask(ModalScreen[bool]):
 
     def __init__(self, title: str, effect: str, command: str, plan: Sequence[str]) -> None:
         super().__init__()
-        self._title, self._effect, self._command, self._plan = title, effect, command, plan
+        self._title, self.effect, self.command, self.plan = title, effect, command, plan
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as box:
             box.border_title = printable(self._title)
             with VerticalScroll(classes="plan"):
-                for text in self._plan:
+                for text in self.plan:
                     yield Static(Text(printable(text)))
-            yield Static(Text(f"$ {printable(self._command)}"), classes="command")
-            yield Static(Text(printable(self._effect)), classes="effect")
+            yield Static(Text(f"$ {printable(self.command)}"), classes="command")
+            yield Static(Text(printable(self.effect)), classes="effect")
             yield Static(Text("y yes   n no"), classes="dim")
 
 

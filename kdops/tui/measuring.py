@@ -26,6 +26,11 @@ class Measuring:
         self._about: tuple[str, list[str]] = ("", [])
         self._busy = False
 
+    @property
+    def said(self) -> list[str]:
+        """The lines about the chosen run."""
+        return self._about[1]
+
     def refresh(self) -> None:
         """Read the list and the chosen run again."""
         if self._busy:
