@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scipy import stats
-
 from kdops.bench.leg import Leg, analyse
 from kdops.bench.rates import mean_log
 from kdops.cli.ab_runs import result_of
@@ -113,6 +111,8 @@ def estimates(plan: Mapping[str, Any], legs: Mapping[int, Leg]) -> list[Estimate
 
 
 def _estimate(name: str, base: Sequence[float], ours: Sequence[float]) -> Estimate:
+    from scipy import stats  # two seconds, which the first frame does not wait for
+
     effect = sum(ours) / len(ours) - sum(base) / len(base)
     low = high = None
     if min(len(base), len(ours)) >= 2:
