@@ -194,11 +194,13 @@ def measuring() -> bool:
     leg = txn.get("transaction") if isinstance(txn, dict) else None
     if isinstance(leg, dict) and leg.get("tried") and leg.get("phase") == "smoked":
         return True
-    if not any(Path(tempfile.gettempdir()).glob("kdops-load.*")):
+    folders = [os.fsencode(path) for path in Path(tempfile.gettempdir()).glob("kdops-load.*")]
+    if not folders:
         return False
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if b"/kdops-load." in path.read_bytes():
+            command = path.read_bytes()
+            if any(folder in command for folder in folders):
                 return True
         except OSError:
             continue  # it has just ended

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shlex
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,6 +41,8 @@ from kdops.tui.top import hints, top_line
 
 TICK_S = 0.2
 DRAW_S = 1.0
+SWITCH_S = 0.0005
+"""How long a feed's thread may compute while the screen's waits: Python's 5 ms add up to a slow key."""
 
 
 class Main(Screen[object]):
@@ -105,6 +108,7 @@ class Dashboard(App[None]):
         yield Static(id="hints")
 
     def on_mount(self) -> None:
+        sys.setswitchinterval(SWITCH_S)
         self.theme = self.first_theme
         self.theme_changed_signal.subscribe(self, lambda _: self._recolour())
         self._recolour()
@@ -175,9 +179,9 @@ class Dashboard(App[None]):
         now, shades, view = self.feed.now(), self._colours, self.view
         base = self.screen_stack[0]
         top = top_line(self.samples, now, self._mode(), view, keys.VIEWS, shades, self.size.width)
-        base.query_one("#top", Static).update(top)
+        base.query_one("#top", Static).update(top, layout=False)
         own = {"fleet": self.fleet.words}.get(view, "") if view == "fleet" else ""
-        base.query_one("#hints", Static).update(hints(view, self.changed_keys, own, shades))
+        base.query_one("#hints", Static).update(hints(view, self.changed_keys, own, shades), layout=False)
         if view == "fleet":
             self.fleet.show(self.samples, self.histories, now, shades)
         elif view == "host":

@@ -24,8 +24,15 @@ class Panel(Static):
     """A titled box."""
 
     def __init__(self, name: str, title: str, *, classes: str = "") -> None:
-        super().__init__(id=name, classes=f"panel {classes}")
+        super().__init__(id=name, classes=f"panel {classes}" if title else "")
         self.border_title = title
+        self._shown = Text()
+
+    def show(self, text: Text, *, grows: bool = False) -> None:
+        """Show other words; nothing is done for the same ones. grows: its height follows them."""
+        if text != self._shown or text.spans != self._shown.spans or text.style != self._shown.style:
+            self._shown = text
+            self.update(text, layout=grows)
 
     @property
     def room(self) -> tuple[int, int]:
@@ -42,7 +49,7 @@ class HostView(VerticalScroll):
         super().__init__(id="host")
 
     def compose(self) -> ComposeResult:
-        yield Static(id="host-head")
+        yield Panel("host-head", "")
         with Grid(id="plots"):
             yield Panel("p-speed", "tokens/s")
             yield Panel("p-length", "AL")
@@ -66,19 +73,19 @@ class HostView(VerticalScroll):
         colours: Colours,
     ) -> None:
         """Draw one host as it is at `now`."""
-        self.query_one("#host-head", Static).update(about(sample, now, colours))
+        self.query_one("#host-head", Panel).show(about(sample, now, colours), grows=True)
         points = list(history.points)
         stale = sample.stale(now)
         self._plot("p-speed", points, [p.tokens_per_second for p in points], "tokens/s", 1, colours, stale)
         self._plot("p-length", points, [p.acceptance_length for p in points], "AL", 2, colours, stale)
         times = [None if p.step_time is None else p.step_time * 1000 for p in points]
         self._plot("p-step", points, times, "step, ms", 1, colours, stale)
-        self._panel("p-commits").update(self._commits(history, sample, colours))
-        self._panel("p-gpus").update(gpus(sample, self._panel("p-gpus").room[0], colours, stale))
-        self._panel("p-kv").update(self._kv(sample, colours))
-        self._panel("p-settings").update(_settings(details, self._panel("p-settings").room[0], colours))
-        self._panel("p-unit").update(_unit(details, sample, colours))
-        self._panel("p-findings").update(findings)
+        self._panel("p-commits").show(self._commits(history, sample, colours))
+        self._panel("p-gpus").show(gpus(sample, self._panel("p-gpus").room[0], colours, stale))
+        self._panel("p-kv").show(self._kv(sample, colours))
+        self._panel("p-settings").show(_settings(details, colours), grows=True)
+        self._panel("p-unit").show(_unit(details, sample, colours), grows=True)
+        self._panel("p-findings").show(findings, grows=True)
 
     def _panel(self, name: str) -> Panel:
         return self.query_one(f"#{name}", Panel)
@@ -92,13 +99,13 @@ class HostView(VerticalScroll):
         drawn = plot(values, width, height)
         if drawn is None:
             panel.border_title, panel.border_subtitle = title, ""
-            panel.update(Text("no request has run since this opened", style=colours.dim))
+            panel.show(Text("no request has run since this opened", style=colours.dim))
             return
         newest = values[-1]
         span = points[-1].at - points[-min(width, len(points))].at
         panel.border_title = f"{title}  {words.number(newest, digits)}"
         panel.border_subtitle = f"0 to {words.number(drawn.high, digits)}, last {words.age(span)}"
-        panel.update(
+        panel.show(
             Text("\n".join(drawn.lines), style=colours.dim if stale else colours.primary, no_wrap=True)
         )
 
@@ -179,7 +186,7 @@ def gpus(sample: Sample, width: int, colours: Colours, stale: bool) -> Text:
     return text
 
 
-def _settings(details: Details | None, width: int, colours: Colours) -> Text:
+def _settings(details: Details | None, colours: Colours) -> Text:
     if details is None:
         return Text("asking the host…", style=colours.dim)
     if not details.settings:
