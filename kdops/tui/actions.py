@@ -105,10 +105,11 @@ def _transaction(
 ) -> Prepared:
     planned = client.make_plan(host, made)
     lines = [*planned.changes, *(f"drift: {line}" for line in planned.drift)]
+    lines += [f"in all: {planned.effect}"] if planned.effect else []
     effect = (
         f"{host.name}: its engine drains and stops; {made.release} loads, is tested and serves,"
         " or what serves now comes back"
-        if lines
+        if not planned.empty
         else f"{host.name}: nothing to change, {planned.release} serves; no request is touched"
     )
 
