@@ -140,10 +140,8 @@ def _evidence(
 
 
 def _of_run(run: str, store: Any, inventory: Path | None) -> Evidence:
-    from kdops.bench.run import result
     from kdops.cli import gather
     from kdops.errors import KdopsError
-    from kdops.report.document import document as plain
 
     stored = store.run(run)
     try:
@@ -151,4 +149,4 @@ def _of_run(run: str, store: Any, inventory: Path | None) -> Evidence:
     except KdopsError:
         host = None
     samples = gather.samples(stored.plan, stored.id, store)
-    return gather.from_run(host, plain(result(stored, store)), samples, store)
+    return gather.from_run(host, gather.analysed(stored, store), samples, store)

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 from kdops.diagnose import counters, history, journal, known, measured, unit_text
 from kdops.diagnose.evidence import Evidence, GpuUse, LastDeploy, Settings
 from kdops.errors import KdopsError, UsageError
-from kdops.store import Store
+from kdops.store import Store, StoredRun
 
 if TYPE_CHECKING:
     from kdops.fleet import EngineConfig, Host
@@ -167,17 +167,22 @@ def _arm_settings(document: Mapping[str, Any], host: Host | None) -> dict[str, d
 
 def _last_run(host: Host, status: HostStatus, store: Store, absent: dict[str, str]) -> Any:
     """Return the newest measurement that has the serving release among its arms, or None."""
-    from kdops.bench import run
-    from kdops.report.document import document
-
     for stored in store.runs(host.name):
         arms = stored.plan.get("arms", ())
         if stored.state == "done" and any(arm.get("release") == status.release for arm in arms):
             try:
-                return document(run.result(stored, store)), host, samples(stored.plan, stored.id, store)
+                return analysed(stored, store), host, samples(stored.plan, stored.id, store)
             except (KdopsError, ValueError, LookupError) as error:
                 absent["measurement"] = f"run {stored.id} cannot be read: {error}"
     return None
+
+
+def analysed(stored: StoredRun, store: Store) -> dict[str, Any]:
+    """Return a run's report.json. Raises KdopsError when legs are missing."""
+    from kdops.bench.run import result
+    from kdops.report.document import document
+
+    return document(result(stored, store))
 
 
 def samples(plan: Mapping[str, Any], run: str, store: Store) -> list[tuple[str, Mapping[str, Any]]]:
@@ -209,7 +214,7 @@ def _failed_deploy(status: HostStatus) -> LastDeploy | None:
     if last is None or last.failure is None:
         return None
     title, cause, remedy = last.failure
-    return LastDeploy(last.release, title, cause, remedy)
+    return LastDeploy(last.release, title, cause, remedy, last.evidence)
 
 
 def _manifest(connection: HostConnection, release: str | None) -> dict[str, Any]:

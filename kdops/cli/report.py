@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from kdops.cli.config import HOST, INVENTORY, load
 from kdops.cli.output import emit, say
-from kdops.errors import UsageError
+from kdops.errors import KdopsError, UsageError
+
+if TYPE_CHECKING:
+    from kdops.store import Store
 
 OUT = typer.Option(None, "--out", help="File to write; kdops-report-HOST-TIME.tar.gz here unless given.")
 
@@ -32,11 +36,8 @@ def report(name: str = HOST, out: Path | None = OUT, inventory: Path | None = IN
     stamp = time.strftime("%Y%m%d-%H%M%S")
     path = out or Path(f"kdops-report-{host.name}-{stamp}.tar.gz")
     store = Store()
-    run = next(iter(store.runs(host.name)), None)
+    bench = _bench(host.name, store)
     store.close()
-    bench = None
-    if run:
-        bench = {"id": run.id, "created": run.created, "state": run.state, "document": run.result}
     with HostConnection(host) as connection:
         found = archive.collect(connection, bench)
     try:
@@ -52,3 +53,16 @@ def report(name: str = HOST, out: Path | None = OUT, inventory: Path | None = IN
     for missing, why in sorted(found.missing.items()):
         say(f"without {missing}: {why}")
     say("secrets were taken out; look through it before you attach it to a public issue")
+
+
+def _bench(host: str, store: Store) -> dict[str, Any] | None:
+    """Return the newest measurement of the host that can be read, with its report.json."""
+    from kdops.cli.gather import analysed
+
+    for run in store.runs(host):
+        try:
+            told = analysed(run, store)
+        except (KdopsError, ValueError, LookupError):
+            continue  # interrupted, or of a kdops that wrote it otherwise
+        return {"id": run.id, "created": run.created, "state": run.state, "document": told}
+    return None

@@ -102,13 +102,16 @@ def test_a_crash_is_tied_to_what_the_last_good_release_had_otherwise(store: Stor
     assert "differs from the last good release: memory_fraction 0.8 → 0.9" in finding.evidence
 
 
-def test_a_deploy_that_went_back_is_a_note(store: Store) -> None:
-    failure = {"title": "it did not start", "cause": "exit status 70", "remedy": "read on"}
+@pytest.mark.parametrize(
+    ("lines", "id_"), [({}, "deploy-failed"), ({"evidence": ["CUDA out of memory"]}, "oom")], ids=str
+)
+def test_a_deploy_that_went_back_is_a_note(store: Store, lines: dict[str, Any], id_: str) -> None:
+    failure = {"title": "it did not start", "cause": "exit status 70", "remedy": "read on"} | lines
     outcome = {"result": "rolled-back", "release": "linear-2", "serves": "linear-1", "failure": failure}
     recorded = Recorded(txn={"committed": [{"release": "linear-1"}], "outcome": outcome})
     recorded.manifests["linear-2"] = {"settings": {**SETTINGS, "page_size": 64}}
     (finding,) = diagnose(evidence(recorded, store))
-    assert (finding.id, finding.severity) == ("deploy-failed", "note")
+    assert (finding.id, finding.severity) == (id_, "note")
     assert "differs from the last good release: page_size 1 → 64" in finding.evidence
 
 
