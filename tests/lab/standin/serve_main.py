@@ -93,6 +93,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if commit > 1 and steps:
                 meta |= {"spec_verify_ct": steps, "spec_num_correct_drafts": steps * (commit - 1)}
                 meta |= {"spec_correct_drafts_histogram": [0] * (commit - 1) + [steps]}
+                meta |= {"spec_num_proposed_drafts": steps * 7}
             event = {"text": "", "output_ids": list(range(10, 10 + done)), "meta_info": meta}
             self.wfile.write(b"data: " + json.dumps(event).encode() + b"\n\n")
             if done == tokens:
