@@ -27,6 +27,21 @@ class BatchedTree:
     parent: torch.Tensor
     ancestors: torch.Tensor
 
+    @property
+    def size(self) -> int:
+        """Nodes of a tree."""
+        return int(self.tokens.shape[1])
+
+    def first(self, size: int) -> BatchedTree:
+        """The best-first trees of `size` nodes that these larger ones begin with (views)."""
+        return BatchedTree(
+            tokens=self.tokens[:, :size],
+            depth=self.depth[:, :size],
+            rank=self.rank[:, :size],
+            parent=self.parent[:, :size],
+            ancestors=self.ancestors[:, :size, :size],
+        )
+
     def next_token(self) -> torch.Tensor:
         """[b, N] int64: first child of each node, -1 for a leaf."""
         size = self.parent.shape[1]
@@ -39,6 +54,18 @@ class BatchedTree:
         nodes = torch.arange(size, device=self.parent.device)
         later = nodes[None, None, :] > nodes[None, :, None]
         return _first_true((self.parent[:, :, None] == self.parent[:, None, :]) & later)
+
+
+def root_only(root: torch.Tensor) -> BatchedTree:
+    """Trees of one node: what plain decoding verifies. root: [b] token ids."""
+    depth = torch.zeros_like(root, dtype=torch.int64)[:, None]
+    return BatchedTree(
+        tokens=root.to(torch.int64)[:, None],
+        depth=depth,
+        rank=depth - 1,
+        parent=depth - 1,
+        ancestors=torch.ones_like(depth, dtype=torch.bool)[:, :, None],
+    )
 
 
 @dataclass(frozen=True)

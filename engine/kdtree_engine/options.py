@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from kdtree_engine.policy import candidate_widths
 from kdtree_engine.tree import max_nodes
 
+AUTO = "auto"
+AUTO_BLOCKS = 4  # the widest tree that `auto` considers
 DEFAULT_TOPK_CAP = 4
 MAX_BUDGET = 256
 TREE_MASK_BACKENDS = {"cpu": "torch_native", "cuda": "triton"}
@@ -18,9 +21,9 @@ class RefusedError(ValueError):
 
 @dataclass(frozen=True)
 class Request:
-    """What the flags asked for. budget: verify rows, root included (default: twice the block)."""
+    """What the flags asked for. budget: verify rows, root included (default: twice the block), or AUTO."""
 
-    budget: int | None = None
+    budget: int | str | None = None
     topk_cap: int | None = None
     keep_spine: bool = False
 
@@ -34,6 +37,7 @@ class Surroundings:
     asked_block_size: int | None
     draft_window: int | None
     pp_size: int
+    tp_size: int = 1
     vocabulary: int | None = None
 
 
@@ -41,13 +45,15 @@ class Surroundings:
 class Options:
     """Settled values.
 
-    budget: verify rows per request, root included; topk_cap: candidates per draft position.
+    budget: verify rows per request, root included, the most of them when they are chosen per batch;
+    topk_cap: candidates per draft position; auto: the widths to choose from, empty for a fixed budget.
     """
 
     block_size: int
     budget: int
     topk_cap: int
     keep_spine: bool
+    auto: tuple[int, ...] = ()
 
     @property
     def depths(self) -> int:
@@ -85,6 +91,16 @@ def settle(request: Request, around: Surroundings) -> Options:
     if around.vocabulary is not None and width > around.vocabulary:
         raise RefusedError(f"ddtree-topk-cap is {width}, more than the vocabulary of {around.vocabulary}")
     largest = min(MAX_BUDGET, max_nodes(block - 1, width))
+    if request.budget == AUTO:
+        if around.tp_size != 1:
+            raise RefusedError(
+                f"ddtree-budget auto goes by one process's own step times, and tp-size is {around.tp_size}: "
+                "set a number"
+            )
+        widths = candidate_widths(block, min(AUTO_BLOCKS * block, largest))
+        return Options(block, widths[-1], width, request.keep_spine, widths)
+    if isinstance(request.budget, str):
+        raise RefusedError(f"ddtree-budget is {request.budget!r}; it can be a number or {AUTO}")
     budget = min(2 * block, largest) if request.budget is None else request.budget
     asked = f"ddtree-budget is {budget} (root included)"
     if budget < block:

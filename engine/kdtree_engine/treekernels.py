@@ -49,9 +49,9 @@ def walk(tree: BatchedTree, target: torch.Tensor, depths: int) -> BatchedWalk:
     )
     lengths, depth, bonus = (torch.empty(batch, dtype=torch.int64, device=target.device) for _ in range(3))
     walk_kernel[(batch,)](
-        tree.tokens,
-        tree.depth,
-        tree.parent,
+        tree.tokens.contiguous(),
+        tree.depth.contiguous(),
+        tree.parent.contiguous(),
         target.contiguous(),
         path,
         committed,

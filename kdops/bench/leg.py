@@ -23,7 +23,7 @@ _Pair = tuple[Mapping[str, Any], Useful]
 class Measured:
     """Sums over requests of one stage that ran one at a time. tokens, seconds: after each first arrival.
 
-    gaps: seconds between arrivals, of all requests.
+    gaps: seconds between arrivals, of all requests. plain: steps of plain decoding beside the verify steps.
     """
 
     tokens: int
@@ -34,6 +34,7 @@ class Measured:
     ttft: float
     prompt_tokens: int
     gaps: tuple[float, ...] = ()
+    plain: int = 0
 
     @property
     def tokens_per_second(self) -> float:
@@ -42,8 +43,11 @@ class Measured:
 
     @property
     def rate(self) -> Rate:
-        """AL (1 without speculation: a step is a token) and tokens/s."""
-        return Rate(1 + self.accepted / self.steps if self.steps else 1.0, self.tokens_per_second)
+        """AL (1 without speculation: a step is a token) and tokens/s. Plain steps count as steps of one token
+        here, so that AL over step time is tokens/s.
+        """
+        rounds = self.steps + self.plain
+        return Rate(1 + self.accepted / rounds if rounds else 1.0, self.tokens_per_second)
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,7 @@ def _problems(sample: Mapping[str, Any], speculates: bool) -> tuple[list[str], A
     if len(sample.get("output_ids") or ()) != completion:
         return ["the last event does not hold all token ids (incremental-streaming-output?)"], None
     found = acceptance(meta, completion)
-    if speculates and found is None:
+    if speculates and found is None and not whole(meta.get("spec_plain_steps")):
         return ["the arm speculates, but meta_info counts no verify step"], None
     return list(found.problems) if found else [], found
 
@@ -144,6 +148,7 @@ def _sum(pairs: Sequence[_Pair]) -> Measured | None:
         ttft=sum(float(s["ttft"]) for s in samples) / len(samples),
         prompt_tokens=max(int(s["meta"]["prompt_tokens"]) for s in samples),
         gaps=tuple(gap for _, kept in pairs for gap in kept.gaps),
+        plain=sum(one.plain for one in counted),
     )
 
 

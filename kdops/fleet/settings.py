@@ -198,14 +198,14 @@ class EngineConfig:
         algorithms=_SPECULATIVE,
         low=1,
     )
-    tree_budget: int = _row(
+    tree_budget: int | Literal["auto"] = _row(
         32,
-        "Rows verified in a step, root included",
+        "Rows verified in a step, root included; auto: chosen per batch, 1 (plain decoding) to 4 blocks",
         "--ddtree-budget",
         algorithms=_TREE,
         low=1,
         high=256,
-        reported="speculative_num_draft_tokens",
+        reported="ddtree_budget",
     )
     topk_cap: int = _row(
         4,

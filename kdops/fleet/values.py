@@ -27,6 +27,8 @@ def parse(name: str, value: Any) -> Any:
         if optional:
             return None
         raise Wrong(f"must not be null; allowed: {allowed(name)}")
+    if isinstance(value, str) and value in _words(name):
+        return value
     parsed = _PARSERS[_kind(hint)](name, hint, value)
     return _in_range(name, parsed)
 
@@ -55,6 +57,7 @@ def allowed(name: str) -> str:
         words = _WORDS[kind]
         if row.low is not None or row.high is not None:
             words += " " + _range(row.low, row.high, row.exclusive)
+    words = " or ".join([words, *_words(name)])
     return words + (" or null" if optional else "")
 
 
@@ -69,6 +72,12 @@ def _unwrap(hint: Any) -> tuple[Any, bool]:
         inner = [arg for arg in get_args(hint) if arg is not type(None)]
         return inner[0], len(inner) < len(get_args(hint))
     return hint, False
+
+
+def _words(name: str) -> list[str]:
+    """The words that the setting `name` may hold besides values of its kind."""
+    others = get_args(_HINTS[name])[1:] if get_origin(_HINTS[name]) in (Union, types.UnionType) else ()
+    return [word for other in others if get_origin(other) is Literal for word in get_args(other)]
 
 
 def _kind(hint: Any) -> str:

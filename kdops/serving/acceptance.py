@@ -3,7 +3,8 @@
 Words: one *step* is a draft + verify round; *accepted drafts* a are draft tokens the target agreed with; a
 step commits c = a + 1 tokens; acceptance length (AL) = mean c = 1 + accepted drafts / steps. The first
 completion token comes from prefill, and a stop or the length limit may cut the last commit, so
-sum of c = completion tokens - 1 + cut tokens.
+sum of c + plain steps = completion tokens - 1 + cut tokens. A *plain step* is one of plain decoding, which an
+engine with `--ddtree-budget auto` may take; it is no verify step and commits one token.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from typing import Any
 class Acceptance:
     """Speculation of one request (or a sum of requests).
 
-    steps: verify rounds. accepted: accepted drafts. histogram[i]: steps with i accepted drafts.
-    problems: broken invariants, in words; a value with problems must not be compared.
+    steps: verify rounds; plain: plain steps. accepted: accepted drafts. histogram[i]: steps with i accepted
+    drafts. problems: broken invariants, in words; a value with problems must not be compared.
     """
 
     steps: int
     accepted: int
     histogram: tuple[int, ...]
     problems: tuple[str, ...] = ()
+    plain: int = 0
 
     @property
     def length(self) -> float:
@@ -71,11 +73,13 @@ def acceptance(meta: Mapping[str, Any], completion_tokens: int | None) -> Accept
     accepted = summed if histogram else counted
     if accepted is None:
         return None
-    found = Acceptance(steps, accepted, histogram)
+    plain = whole(meta.get("spec_plain_steps")) or 0
+    found = Acceptance(steps, accepted, histogram, plain=plain)
     if completion_tokens is not None:
-        cut = found.committed - (completion_tokens - 1)
+        cut = found.committed + plain - (completion_tokens - 1)
         # Only the last commit can be cut, and at least one of its tokens is kept.
         longest = len(histogram) or found.committed
         if cut < 0 or cut >= max(longest, 1):
-            problems.append(f"{found.committed} tokens committed, but {completion_tokens} completion tokens")
-    return Acceptance(steps, accepted, histogram, tuple(problems))
+            done = found.committed + plain
+            problems.append(f"{done} tokens committed, but {completion_tokens} completion tokens")
+    return Acceptance(steps, accepted, histogram, tuple(problems), plain)

@@ -132,3 +132,15 @@ def test_what_counts_ends_at_the_end_and_keeps_its_identities(commits: list[int]
     else:
         assert kept.acceptance.committed == kept.tokens
         assert sum(kept.acceptance.histogram) == kept.acceptance.steps == len(kept.gaps)
+
+
+def test_plain_steps_of_an_auto_arm_count_as_steps_of_one_token() -> None:
+    raw = sample([1, 2, 3, 5, 7], end=None)
+    told = {"spec_verify_ct": 2, "spec_correct_drafts_histogram": [0, 2], "spec_plain_steps": 2}
+    raw["meta"] |= told
+    leg = analyse("ddtree", 0, speculates=True, samples=[raw], evidence={})
+    assert leg.stages["prose"].rate.acceptance_length == 6 / 4
+    raw["meta"] = {"prompt_tokens": 5, "completion_tokens": 7, "spec_plain_steps": 6}
+    leg = analyse("ddtree", 0, speculates=True, samples=[raw], evidence={})
+    assert leg.stages["prose"].rate.acceptance_length == 1
+    assert not [found for found in leg.findings if "cannot be used" in found.title]

@@ -32,9 +32,9 @@ def test_expected_server_info_follows_the_algorithm() -> None:
     assert "speculative_draft_window_size" not in plain
     linear = expected_server_info(values(config("linear")))
     assert (linear["speculative_algorithm"], linear["speculative_draft_window_size"]) == ("DFLASH", 2048)
-    assert "speculative_num_draft_tokens" not in linear
+    assert "ddtree_budget" not in linear
     tree = expected_server_info(values(config("ddtree")))
-    assert (tree["speculative_algorithm"], tree["speculative_num_draft_tokens"]) == ("DDTREE", 32)
+    assert (tree["speculative_algorithm"], tree["ddtree_budget"]) == ("DDTREE", 32)
     assert (tree["mem_fraction_static"], tree["page_size"], tree["context_length"]) == (0.9, 1, 200_000)
     assert "max_total_tokens" not in tree, "what is left to SGLang cannot be expected"
 

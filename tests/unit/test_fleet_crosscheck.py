@@ -37,6 +37,7 @@ def test_shipped_hosts_are_sound_in_all_profiles(name: str) -> None:
     [
         ("linear", {"draft_window": 7}, "draft_window", "below engine_block_size = 8"),
         ("ddtree", {"tree_budget": 7}, "tree_budget", "at least engine_block_size = 8"),
+        ("ddtree", {"tree_budget": "auto"}, "tree_budget", "engine_tp = 8 needs a number"),
         ("ddtree", {"tree_budget": 9, "topk_cap": 1}, "tree_budget", "allow 8 at most"),
         ("ddtree", {"cuda_graph_decode": "full"}, "cuda_graph_decode", "changes the tokens"),
         ("ddtree", {"attention_backend": None}, "attention_backend", "triton"),
@@ -75,6 +76,11 @@ def test_contradiction_is_refused(
         engine_config(host(tmp_path, FACTS), profile, changes)
     lines = [caught.value.cause, *caught.value.evidence]
     assert any(f"engine_{key}: " in line and said in line for line in lines), lines
+
+
+def test_auto_budget_is_bound_by_neither_block_nor_cap() -> None:
+    changes = {"tree_budget": "auto", "topk_cap": 1}
+    assert engine_config(fleet.load().one("lab0"), "ddtree", changes).tree_budget == "auto"
 
 
 def test_draft_settings_do_not_bind_plain_decoding(tmp_path: Path) -> None:

@@ -55,6 +55,13 @@ def test_a_broken_invariant_is_told(changes, completion, problem):
     assert told.startswith(problem)
 
 
+def test_plain_steps_are_no_verify_steps_and_account_for_their_tokens():
+    found = acceptance(meta([0, 0, 4], spec_plain_steps=5), 18)
+    assert (found.length, found.plain, found.problems) == (3.0, 5, ())
+    (told,) = acceptance(meta([0, 0, 4], spec_plain_steps=5), 19).problems
+    assert told == "17 tokens committed, but 19 completion tokens"
+
+
 @pytest.mark.parametrize("completion", [11, 12, 13])
 def test_a_stop_may_cut_the_last_commit(completion):
     assert acceptance(meta([0, 0, 4]), completion).problems == ()

@@ -22,7 +22,7 @@ def register() -> None:
 
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    from kdtree_engine.sglang import attention, penalties, redaction, registration, telemetry, treemask
+    from kdtree_engine.sglang import attention, penalties, plain, redaction, registration, telemetry, treemask
 
     registration.register_algorithm()
     around, before, after = HookType.AROUND, HookType.BEFORE, HookType.AFTER
@@ -40,6 +40,8 @@ def register() -> None:
         (compat.ATTENTION, telemetry.forward_moves, before),
         (compat.VERIFY_DONE, telemetry.verify_done, before),
         (compat.GRAPH_SPEC_INFO, treemask.capture_with_mask, after),
+        (compat.RESOLVE_TOKENS, plain.uncount, after),
+        (compat.REQUEST_METRICS, plain.report, after),
         (compat.PREPARE_DECODE, penalties.count_last_token, before),
     ):
         HookRegistry.register(target, hook, kind)

@@ -38,22 +38,22 @@ class CapturedStep:
         self._choice = torch.zeros_like(self._tree.tokens)
         self._walk = treeops.walk(options, self._tree, self._choice)
         self._records = counts.records(self._tree, self._walk)
-        self._outcome: Outcome | None = None  # made when the target's feature width is known
+        self._outcomes: dict[int, Outcome] = {}  # by rows; made when the target's feature width is known
 
     def tree(self, bs: int) -> BatchedTree:
         return _rows(self._tree, bs)
 
     def store_tree(self, tree: BatchedTree) -> None:
         """Before a target replay whose tree was not built inside the drafter's graph."""
-        _copy(tree, self._tree)
+        _copy(tree, self._tree.first(tree.size))
 
-    def result(self, bs: int) -> tuple[torch.Tensor, BatchedWalk, torch.Tensor, Outcome]:
-        """Choices, walk, records and outcome of the target's last replay, good until the next one but for the
-        outcome's tokens and numbers, which the scheduler keeps.
+    def result(self, bs: int, size: int) -> tuple[torch.Tensor, BatchedWalk, torch.Tensor, Outcome]:
+        """Choices, walk, records and outcome of the target's last replay, of `size` rows; good until the next
+        one but for the outcome's tokens and numbers, which the scheduler keeps.
         """
-        made = self._outcome
+        made = self._outcomes.get(size)
         if made is None:
-            raise RuntimeError("no graph of the target was captured")
+            raise RuntimeError(f"no graph of the target was captured with {size} rows")
         length = made.source.shape[1]
         outcome = Outcome(
             tokens=made.tokens[:bs].clone(),
@@ -62,7 +62,7 @@ class CapturedStep:
             target=made.target[:bs],
             hidden=made.hidden[: bs * length],
         )
-        return self._choice[:bs], _rows(self._walk, bs), self._records[:bs], outcome
+        return self._choice[:bs, :size], _rows(self._walk, bs), self._records[:bs], outcome
 
     def proposer(self, candidates: Candidates) -> Callable[[torch.Tensor, torch.Tensor], None]:
         """The drafter's tail: SGLang's draft sampler contract (hidden states [rows, h], input ids [rows])."""
@@ -77,32 +77,34 @@ class CapturedStep:
         return propose
 
     def target_head(self, runner: Any, forward_batch: Any) -> None:
-        """capture_head_hooks of the target."""
-        write_captured(runner, forward_batch, self._tree.ancestors)
+        """capture_head_hooks of the target. A graph of fewer rows verifies the beginning of each tree."""
+        if runner.captured_req_width > 1:
+            write_captured(runner, forward_batch, self._tree.first(runner.captured_req_width).ancestors)
 
-    def target_tail(self, _runner: Any, output: Any, forward_batch: Any, _num_tokens: int) -> None:
+    def target_tail(self, runner: Any, output: Any, forward_batch: Any, _num_tokens: int) -> None:
         """capture_tail_hooks of the target."""
-        bs = forward_batch.batch_size
-        tree = self.tree(bs)
+        bs, size = forward_batch.batch_size, runner.captured_req_width
+        tree = self.tree(bs).first(size)
         choice = output.next_token_logits.argmax(-1).view(tree.tokens.shape)
         walked = treeops.walk(self._options, tree, choice)
-        self._choice[:bs].copy_(choice)
+        self._choice[:bs, :size].copy_(choice)
         _copy(walked, self._walk)
         self._records[:bs].copy_(self._counts.records(tree, walked))
-        seq_lens, cache_loc = forward_batch.seq_lens[:bs], forward_batch.out_cache_loc[: choice.numel()]
-        self._store(bs, settle(walked, seq_lens, cache_loc, output.hidden_states, choice.shape[1]))
+        lens = forward_batch.seq_lens[:bs] - int(size == 1)  # plain decoding counts its own row too
+        cache_loc = forward_batch.out_cache_loc[: bs * size]
+        self._store(bs, size, settle(walked, lens, cache_loc, output.hidden_states, size))
 
-    def _store(self, bs: int, outcome: Outcome) -> None:
-        if self._outcome is None:
-            rows, length = self._walk.path.shape
-            self._outcome = Outcome(
-                tokens=torch.zeros_like(self._choice),
+    def _store(self, bs: int, size: int, outcome: Outcome) -> None:
+        if size not in self._outcomes:
+            rows, length = len(self._choice), outcome.source.shape[1]
+            self._outcomes[size] = Outcome(
+                tokens=outcome.tokens.new_zeros(rows, size),
                 numbers=outcome.numbers.new_zeros(len(outcome.numbers), rows),
-                source=torch.zeros_like(self._walk.path),
-                target=torch.zeros_like(self._walk.path),
+                source=outcome.source.new_zeros(rows, length),
+                target=outcome.target.new_zeros(rows, length),
                 hidden=outcome.hidden.new_zeros(rows * length, outcome.hidden.shape[1]),
             )
-        made = self._outcome
+        made = self._outcomes[size]
         made.tokens[:bs].copy_(outcome.tokens)
         made.numbers[:, :bs].copy_(outcome.numbers)
         made.source[:bs].copy_(outcome.source)

@@ -7,10 +7,13 @@ process only, after SGLang has set that mode up.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from prometheus_client import Counter, Gauge, Histogram
 
 from kdtree_engine.metrics import Totals
 from kdtree_engine.options import Options
+from kdtree_engine.policy import Reason
 
 
 class Exposition:
@@ -35,9 +38,15 @@ class Exposition:
         )
         self._broken = Counter("kdtree_broken_steps", "Steps that broke an invariant")
         self._fallbacks = Counter("kdtree_fallback_steps", "Steps that committed one token only", ["reason"])
-        Gauge("kdtree_budget", "Verify rows of a request, root included", multiprocess_mode="max").set(
-            options.budget
+        self._choices = Counter(
+            "kdtree_budget_choice",
+            "Rounds by their verify rows and why; 1 is plain decoding",
+            ["budget", "reason"],
         )
+        self._budget = Gauge(
+            "kdtree_budget", "Verify rows of a request, root included", multiprocess_mode="mostrecent"
+        )
+        self._budget.set(options.budget)
 
     def add(self, window: Totals) -> None:
         self._steps.inc(window.steps)
@@ -50,6 +59,12 @@ class Exposition:
             self._positions.labels(str(position)).inc(sum(window.histogram[position:]))
         for rank, count in enumerate(window.ranks):
             self._ranks.labels(str(rank)).inc(count)
+
+    def add_choices(self, chosen: Mapping[tuple[int, Reason], int], rows: int) -> None:
+        """chosen: rounds by width and reason; rows: the width of the last batch."""
+        self._budget.set(rows)
+        for (budget, reason), rounds in chosen.items():
+            self._choices.labels(str(budget), reason).inc(rounds)
 
     def add_fallbacks(self, reason: str, steps: int) -> None:
         self._fallbacks.labels(reason).inc(steps)

@@ -11,7 +11,7 @@ from kdtree_engine.batched import BatchedWalk
 
 @dataclass(frozen=True)
 class Outcome:
-    """b requests of N rows, paths of at most L = D + 1 nodes.
+    """b requests of N rows, paths of at most L = min(D + 1, N) nodes.
 
     tokens: [b, N], the committed tokens first. numbers: [3, b], commit lengths, last tokens, new prefix
     lengths. source, target: [b, L] KV places of the accepted nodes now and at the window's front; both are
@@ -32,13 +32,14 @@ def settle(
     """cache_loc: [b * N] KV places of the window; hidden: [b * N, h]; size: N. On the device alone, so it can
     be captured.
     """
-    batch, length = walked.path.shape
-    stays = (walked.path < 0) | (walked.path == torch.arange(length, device=walked.path.device))
-    window = torch.arange(batch, device=walked.path.device)[:, None] * size
-    rows = walked.path.clamp(min=0) + window
+    path = walked.path[:, :size]
+    batch, length = path.shape
+    stays = (path < 0) | (path == torch.arange(length, device=path.device))
+    window = torch.arange(batch, device=path.device)[:, None] * size
+    rows = path.clamp(min=0) + window
     front = cache_loc.view(batch, size)[:, :length]
     return Outcome(
-        tokens=torch.nn.functional.pad(walked.committed, (0, size - length)),
+        tokens=torch.nn.functional.pad(walked.committed[:, :length], (0, size - length)),
         numbers=torch.stack([walked.lengths, walked.bonus, prefix_lens.to(torch.int64) + walked.lengths]),
         source=cache_loc[rows].masked_fill(stays, 0),
         target=front.masked_fill(stays, 0),

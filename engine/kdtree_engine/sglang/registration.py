@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kdtree_engine.options import (
+    AUTO,
     DEFAULT_TOPK_CAP,
     Options,
     RefusedError,
@@ -25,12 +26,17 @@ TRY_GRAPHS = "KDTREE_TRY_GRAPHS"  # set by benchmarks/equality.py, which is what
 _ATTRIBUTE = "_ddtree_options"
 
 
+def settled_options(server_args: Any) -> Options | None:
+    """The settled options of this server; None when it does not run DDTREE."""
+    return getattr(server_args, _ATTRIBUTE, None)
+
+
 def options_of(server_args: Any) -> Options:
     """The settled options of this server.
 
     Raises RefusedError when it was not started through the command line.
     """
-    options = getattr(server_args, _ATTRIBUTE, None)
+    options = settled_options(server_args)
     if not isinstance(options, Options):
         raise RefusedError(
             "DDTREE is set up by SGLang's command line: start with kdtree_engine.serve or sglang serve"
@@ -43,7 +49,9 @@ def add_cli_args(original: Any, parser: argparse.ArgumentParser) -> None:
     original(parser)
     group = parser.add_argument_group("DDTREE (kdtree-engine)")
     group.add_argument(
-        "--ddtree-budget", type=int, help="verify rows per request, root included; default 2 blocks"
+        "--ddtree-budget",
+        type=_budget,
+        help="verify rows per request, root included, or auto; default 2 blocks",
     )
     group.add_argument(
         "--ddtree-topk-cap", type=int, help=f"candidates per draft position; default {DEFAULT_TOPK_CAP}"
@@ -66,9 +74,16 @@ def from_cli_args(original: Any, cls: type, args: argparse.Namespace) -> Any:
 
 def resolved_dict(result: dict[str, Any], server_args: Any) -> dict[str, Any]:
     """After ServerArgs.resolved_dict, source of SGLang's log line and /server_info: ours in, secrets out."""
-    options = getattr(server_args, _ATTRIBUTE, None)
+    options = settled_options(server_args)
     own = {f"ddtree_{name}": value for name, value in asdict(options).items()} if options else {}
+    if own.get("ddtree_auto"):
+        own["ddtree_budget"] = AUTO
     return redact(result) | own
+
+
+def _budget(text: str) -> int | str:
+    """A number, or a word that `settle` judges."""
+    return int(text) if text.lstrip("+-").isdigit() else text
 
 
 def _surroundings(args: argparse.Namespace) -> Surroundings:
@@ -80,6 +95,7 @@ def _surroundings(args: argparse.Namespace) -> Surroundings:
         asked_block_size=args.speculative_dflash_block_size,
         draft_window=args.speculative_draft_window_size,
         pp_size=args.pp_size,
+        tp_size=args.tp_size,
         vocabulary=vocabulary,
     )
 

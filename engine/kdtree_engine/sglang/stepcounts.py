@@ -24,7 +24,7 @@ class StepCounts:
     """Totals over all steps.
 
     A broken invariant is counted and logged with its evidence once a minute, never raised. publish: called
-    with every window, in the process that leads.
+    with every window and the rows of its last step, in the process that leads.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class StepCounts:
         device: Any,
         *,
         leads: bool,
-        publish: Callable[[Totals], None] | None = None,
+        publish: Callable[[Totals, int], None] | None = None,
     ) -> None:
         self._options = options
         self._leads = leads
@@ -82,16 +82,17 @@ class StepCounts:
             histogram=tuple(rest[width:]),
         )
 
-    def step_done(self, batch_size: int) -> None:
+    def step_done(self, batch_size: int, rows: int) -> None:
         """Called on the host after each batch; logs the window every LOG_EVERY_STEPS batches."""
         self._batches += 1
         if not self._leads or self._batches % LOG_EVERY_STEPS:
             return
         now = self.totals()
         window, self._logged = now - self._logged, now
-        log.info("%s", window.log_line(batch_size=batch_size, budget=self._options.budget))
+        if window.steps:  # none when every batch of the window was decoded plainly
+            log.info("%s", window.log_line(batch_size=batch_size, budget=self._options.budget))
         if self._publish is not None:
-            self._publish(window)
+            self._publish(window, rows)
         problems = window.violations()
         if problems and time.monotonic() - self._warned_at >= WARN_EVERY_SECONDS:
             self._warned_at = time.monotonic()

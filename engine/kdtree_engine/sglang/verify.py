@@ -9,7 +9,7 @@ import torch
 
 from kdtree_engine import batched
 from kdtree_engine.batched import BatchedTree, BatchedWalk
-from kdtree_engine.sglang import penalties, sampling, treeops
+from kdtree_engine.sglang import penalties, plain, sampling, treeops
 from kdtree_engine.sglang.compat import runtime as sgl
 from kdtree_engine.sglang.outcome import Outcome, settle
 from kdtree_engine.sglang.treemask import attach_eager, full_mask
@@ -46,15 +46,20 @@ def verify(
     in_graph: the tree already lies in the static tensors of the target's graph.
     """
     bs, size = tree.tokens.shape
+    drafted = size > 1
     positions = (prefix_lens[:, None] + tree.depth).flatten()
     grammar = (  # on its way to the host before the target starts
         sgl.GrammarTree.from_device(tree.next_token(), tree.next_sibling(), tree.tokens)
         if batch.has_grammar
         else None
     )
-    output, replayed = _run_target(worker, batch, tree, window, prefix_lens, positions, in_graph=in_graph)
+    output, replayed = (
+        _run_target(worker, batch, tree, window, prefix_lens, positions, in_graph=in_graph)
+        if drafted
+        else plain.run_target(worker, batch, window, prefix_lens)
+    )
     if replayed and not sampling.adjusts(worker, batch):
-        choice, walked, records, outcome = worker.captured.result(bs)
+        choice, walked, records, outcome = worker.captured.result(bs, size)
         return Verified(choice, walked, records, outcome, output)
 
     logits = output.logits_output.next_token_logits
@@ -73,7 +78,7 @@ def verify(
     greedy = batch.sampling_info is None or batch.sampling_info.is_all_greedy
     site = sgl.SpecTpSyncSite.DFLASH_ACCEPT_GREEDY if greedy else sgl.SpecTpSyncSite.DFLASH_ACCEPT_SAMPLE
     choice = worker._tp_sync.sync(site, choice)
-    if sgl.SIMULATE_ACC_LEN > 0:
+    if sgl.SIMULATE_ACC_LEN > 0 and drafted:
         wanted = sgl.sample_simulated_acc_len(
             sgl.SIMULATE_ACC_LEN, sgl.SIMULATE_ACC_METHOD, worker.options.block_size
         )
@@ -81,7 +86,7 @@ def verify(
     else:
         walked = treeops.walk(worker.options, tree, choice)
     penalised = penalties.penalised(batch)
-    if any(penalised):
+    if any(penalised) and drafted:
         worker.fell_back("penalties", sum(penalised))
         walked = walked.stopped_at_root(torch.tensor(penalised, device=choice.device))
     hidden = output.logits_output.hidden_states
@@ -147,7 +152,7 @@ def commit(worker: Any, batch: Any, window: Window, verified: Verified, accept_l
         first = torch.arange(bs, device=path.device)[:, None] * size
         rows = torch.where(path < 0, -1, path + first)
         sgl.compute_spec_logprobs(batch, output, verified.choice.flatten(), accept_index=rows)
-    if not worker.options.is_chain:  # a chain's accepted path already is the front of its window
+    if not worker.options.is_chain and size > 1:  # a chain's path already is the front of its window
         pool = worker.model_runner.token_to_kv_pool_allocator.get_kvcache()
         pool.move_kv_cache(outcome.target.flatten(), outcome.source.flatten())
     cache_loc = worker._draft_write_ids(window.plan).view(bs, size)[:, :length].contiguous()

@@ -1,4 +1,4 @@
-"""The places a step writes: one window of `budget` rows after each request's prefix, planned once."""
+"""The places a step writes: one window of its verify rows after each request's prefix, planned once."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ class Window:
         return self.ids[:, :size], self.positions[:, :size].reshape(-1)
 
 
-def open_window(worker: Any, batch: Any, prefix_lens: torch.Tensor) -> Window:
-    """The draft block is the first part of the verify window, so both forwards share places and plan."""
-    bs, size = len(prefix_lens), worker.options.budget
+def open_window(worker: Any, batch: Any, prefix_lens: torch.Tensor, size: int) -> Window:
+    """size: verify rows N. The draft block is the first part of the verify window, so both forwards share
+    places and plan.
+    """
+    bs = len(prefix_lens)
     state = batch.spec_info
     ids, positions, cache_loc = (
         torch.empty(bs, size, dtype=torch.int64, device=prefix_lens.device) for _ in range(3)

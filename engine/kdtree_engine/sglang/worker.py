@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from kdtree_engine.batched import BatchedTree, root_only
+from kdtree_engine.metrics import Totals
 from kdtree_engine.options import RefusedError
 from kdtree_engine.sglang import ranks
+from kdtree_engine.sglang.budget import Budget
 from kdtree_engine.sglang.captured import CapturedStep
 from kdtree_engine.sglang.compat import captured_batch_sizes
 from kdtree_engine.sglang.compat import runtime as sgl
@@ -17,7 +20,8 @@ from kdtree_engine.sglang.draft import propose, top_candidates
 from kdtree_engine.sglang.registration import options_of
 from kdtree_engine.sglang.stepcounts import StepCounts
 from kdtree_engine.sglang.verify import commit, verify
-from kdtree_engine.sglang.window import open_window
+from kdtree_engine.sglang.widths import WidthStates
+from kdtree_engine.sglang.window import Window, open_window
 
 if TYPE_CHECKING:
     from kdtree_engine.sglang.exposition import Exposition
@@ -47,7 +51,7 @@ class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
             self.options,
             self.device,
             leads=parallel.tp_rank == 0,
-            publish=self._exposition.add if self._exposition is not None else None,
+            publish=self._publish,
         )
         self.tp_group = parallel.tp_group
         self.checks_ranks = ranks.wanted(os.environ, self.tp_group.world_size)
@@ -57,6 +61,7 @@ class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
             self.captured = CapturedStep(self.options, self.counts, max(sizes), self.device)
             self.model_runner.capture_head_hooks.append(self.captured.target_head)
             self.model_runner.capture_tail_hooks.append(self.captured.target_tail)
+        self.budget = Budget(self.options) if self.options.auto else None
         log.info("DDTREE ready: %s", self.options)
 
     def _expose(self, server_args: Any) -> Exposition | None:
@@ -65,6 +70,12 @@ class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
         from kdtree_engine.sglang.exposition import Exposition
 
         return Exposition(self.options)
+
+    def _publish(self, window: Totals, rows: int) -> None:
+        if self._exposition is not None:
+            self._exposition.add(window)
+            if self.budget is not None:
+                self._exposition.add_choices(self.budget.take_chosen(), rows)
 
     def fell_back(self, reason: str, steps: int) -> None:
         """Count request steps that committed one token although a tree was verified."""
@@ -91,6 +102,7 @@ class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
     def init_cuda_graphs(self) -> None:
         with self._draft_width():
             super().init_cuda_graphs()
+        self.widths = WidthStates(self.model_runner, self.options.auto)
 
     def _maybe_build_draft_sampler(self) -> Any:
         """What SGLang captures behind the drafter: not the best token of each position but the tree."""
@@ -104,19 +116,25 @@ class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
     ) -> Any:
         mode = batch.forward_mode
         if mode.is_extend() or batch.is_extend_in_batch or mode.is_idle() or batch.spec_info is None:
+            if self.budget is not None:
+                self.budget.interrupted()
             return super().forward_batch_generation(batch, on_publish, grammar_barrier, pp_proxy_tensors)
         return self._step(batch, on_publish, grammar_barrier)
 
     def _step(self, batch: Any, on_publish: Any, grammar_barrier: Any) -> Any:
-        options = self.options
         prefix_lens = batch.seq_lens
         prefix_lens.record_stream(torch.get_device_module(self.device).current_stream())
-        window = open_window(self, batch, prefix_lens)
-        tree, in_graph = propose(self, batch, window, prefix_lens)
-        verified = verify(self, batch, tree, window, prefix_lens, grammar_barrier, in_graph=in_graph)
+        rows = self.options.budget if self.budget is None else self.budget.choose(batch)
+        window = open_window(self, batch, prefix_lens, rows)
+        tree, in_graph = self._trees(batch, window, prefix_lens)
+        with self.widths.of(rows):
+            verified = verify(self, batch, tree, window, prefix_lens, grammar_barrier, in_graph=in_graph)
         if self.checks_ranks:
             ranks.check(self.tp_group, tree, verified.walked)
-        self.counts.add(verified.records)
+        if rows > 1:
+            self.counts.add(verified.records)
+        if self.budget is not None:
+            self.budget.launched(verified.walked)
 
         lengths, bonus, new_lens = verified.outcome.numbers
         new_seq_lens, accept_lens = new_lens.to(prefix_lens.dtype), lengths.to(torch.int32)
@@ -131,12 +149,22 @@ class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
             next_draft_input=self._make_next_draft_input_decode(
                 bonus_tokens=bonus, new_seq_lens=new_seq_lens
             ),
-            speculative_num_draft_tokens=options.budget,
+            speculative_num_draft_tokens=rows,
             new_seq_lens=new_seq_lens,
             routed_experts_output=verified.output.routed_experts_output,
             indexer_topk_output=verified.output.indexer_topk_output,
         )
 
+    def _trees(self, batch: Any, window: Window, prefix_lens: torch.Tensor) -> tuple[BatchedTree, bool]:
+        """This batch's trees, as many rows as the window's, and whether the drafter's graph built them."""
+        rows = window.ids.shape[1]
+        if rows == 1:
+            return root_only(window.ids[:, 0]), False
+        tree, in_graph = propose(self, batch, window, prefix_lens)
+        return tree.first(rows), in_graph
+
     def on_verify_complete_cpu(self, num_correct_drafts_per_req: list[int], batch_size: int = 0) -> None:
-        super().on_verify_complete_cpu(num_correct_drafts_per_req, batch_size=batch_size)
-        self.counts.step_done(batch_size)
+        rows = self.options.budget if self.budget is None else self.budget.finished()
+        if rows > 1:
+            super().on_verify_complete_cpu(num_correct_drafts_per_req, batch_size=batch_size)
+        self.counts.step_done(batch_size, rows)

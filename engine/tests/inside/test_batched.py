@@ -14,6 +14,7 @@ from kdtree_engine import batched
 from kdtree_engine.accept import walk
 from kdtree_engine.metrics import StepRecord
 from kdtree_engine.options import Options
+from kdtree_engine.policy import commits_within
 from kdtree_engine.sglang.stepcounts import StepCounts
 from kdtree_engine.tree import best_first, max_nodes
 
@@ -89,6 +90,32 @@ def test_batched_walk_is_the_reference_walk(
     ranks = [int(tree.rank[row, node]) for row, path in paths for node in path[1:] if node > 0]
     assert list(totals.ranks) == [ranks.count(rank) for rank in range(len(logp[0][0]))]
     assert (totals.committed, totals.nodes) == (sum(s.committed for s in steps), budget * len(steps))
+
+
+@given(batches(), st.booleans(), st.data())
+@settings(deadline=None, max_examples=200)
+def test_a_tree_begins_with_every_smaller_one_and_tells_its_commits(
+    case: tuple[list[list[list[float]]], int], keep_spine: bool, data: st.DataObject
+) -> None:
+    logp, budget = case
+    size, depths = data.draw(st.integers(1, budget)), len(logp[0])
+    tree, small = build(logp, budget, keep_spine=keep_spine), build(logp, size, keep_spine=keep_spine)
+    for name in ("tokens", "depth", "rank", "parent", "ancestors"):
+        assert getattr(tree.first(size), name).tolist() == getattr(small, name).tolist()
+    right = data.draw(st.lists(st.integers(0, 3), min_size=budget, max_size=budget))
+    choice = 100 * (tree.depth + 1) + torch.tensor(right)
+    within = commits_within(batched.walk(tree, choice, depths).path.tolist(), [size, budget])
+    narrow, wide = (batched.walk(one, choice[:, : one.size], depths) for one in (small, tree))
+    assert within == [float(walked.lengths.double().mean()) for walked in (narrow, wide)]
+
+
+def test_plain_decoding_is_a_tree_of_one_node() -> None:
+    root = torch.tensor([7, 9], dtype=torch.int32)
+    one, built = batched.root_only(root), build([[[-1.0]], [[-1.0]]], 1, keep_spine=False)
+    for name in ("depth", "rank", "parent", "ancestors"):
+        assert getattr(one, name).tolist() == getattr(built, name).tolist()
+    walked = batched.walk(one, torch.tensor([[5], [6]]), 3)
+    assert (walked.lengths.tolist(), walked.bonus.tolist()) == ([1, 1], [5, 6])
 
 
 @given(batches(), st.integers(1, 6))

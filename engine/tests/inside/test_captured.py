@@ -16,6 +16,7 @@ from kdtree_engine.sglang.stepcounts import StepCounts
 from kdtree_engine.sglang.treemask import capture_with_mask, full_mask, write_captured, write_tree
 
 OPTIONS = Options(block_size=4, budget=9, topk_cap=3, keep_spine=False)
+NINE_ROWS = SimpleNamespace(captured_req_width=9)
 
 
 def candidates(hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -57,8 +58,10 @@ def test_a_graph_computes_what_a_step_without_one_does() -> None:
     logits, features, places = torch.randn(3 * 9, 11), torch.randn(3 * 9, 6), torch.arange(100, 127)
     lens = torch.tensor([4, 5, 6])
     output = SimpleNamespace(next_token_logits=logits, hidden_states=features)
-    step.target_tail(None, output, SimpleNamespace(batch_size=3, seq_lens=lens, out_cache_loc=places), 27)
-    choice, walked, records, outcome = step.result(2)
+    step.target_tail(
+        NINE_ROWS, output, SimpleNamespace(batch_size=3, seq_lens=lens, out_cache_loc=places), 27
+    )
+    choice, walked, records, outcome = step.result(2, 9)
     expected = batched.walk(tree, logits.argmax(-1).view(3, 9), OPTIONS.depths)
     assert choice.tolist() == logits.argmax(-1).view(3, 9)[:2].tolist()
     assert walked.committed.tolist() == expected.committed[:2].tolist()
@@ -83,19 +86,44 @@ def test_only_nodes_off_their_place_move() -> None:
     assert outcome.target.tolist() == [[0, 0, 102, 0], [0, 107, 108, 109], [0, 0, 0, 0]]
 
 
+@pytest.mark.parametrize("rows", [1, 4, 7])
+def test_a_graph_of_fewer_rows_walks_the_beginning_of_the_tree(rows: int) -> None:
+    torch.manual_seed(rows)
+    step = CapturedStep(OPTIONS, StepCounts(OPTIONS, "cpu", leads=True), 5, "cpu")
+    hidden, ids = torch.randn(3 * 4, 11), torch.arange(12)
+    step.proposer(candidates)(hidden, ids)
+    logp, tokens = candidates(hidden.view(3, 4, 11)[:, 1:])
+    tree = batched.build(logp, tokens, ids.view(3, 4)[:, 0], rows)
+    logits, features = torch.randn(3 * rows, 11), torch.randn(3 * rows, 6)
+    places, lens = torch.arange(100, 100 + 3 * rows), torch.tensor([4, 5, 6])
+    output = SimpleNamespace(next_token_logits=logits, hidden_states=features)
+    # SGLang's decode batch counts the row that it computes, a verify batch the prefix alone.
+    seen = SimpleNamespace(batch_size=3, seq_lens=lens + (rows == 1), out_cache_loc=places)
+    step.target_tail(SimpleNamespace(captured_req_width=rows), output, seen, 3 * rows)
+    choice, walked, _, outcome = step.result(3, rows)
+    expected = batched.walk(tree, logits.argmax(-1).view(3, rows), OPTIONS.depths)
+    assert choice.tolist() == logits.argmax(-1).view(3, rows).tolist()
+    assert (walked.path.tolist(), walked.bonus.tolist()) == (expected.path.tolist(), expected.bonus.tolist())
+    eager = settle(expected, lens, places, features, rows)
+    for name in ("tokens", "numbers", "source", "target", "hidden"):
+        assert getattr(outcome, name).tolist() == getattr(eager, name).tolist()
+    assert outcome.numbers[2].tolist() == (lens + expected.lengths).tolist()
+    assert outcome.tokens.shape == (3, rows)
+
+
 def test_rows_that_no_drafter_filled_still_walk() -> None:
     """A graph is captured, and its padding replayed, on whatever lies in the static tensors."""
     step = CapturedStep(OPTIONS, StepCounts(OPTIONS, "cpu", leads=True), 2, "cpu")
     output = SimpleNamespace(next_token_logits=torch.zeros(2 * 9, 11), hidden_states=torch.zeros(2 * 9, 6))
     slots = SimpleNamespace(batch_size=2, seq_lens=torch.ones(2), out_cache_loc=torch.zeros(18, dtype=int))
-    step.target_tail(None, output, slots, 18)
-    assert (step.result(2)[1].lengths <= OPTIONS.block_size).all()
+    step.target_tail(NINE_ROWS, output, slots, 18)
+    assert (step.result(2, 9)[1].lengths <= OPTIONS.block_size).all()
 
 
 def test_a_step_without_a_captured_target_has_no_result() -> None:
     step = CapturedStep(OPTIONS, StepCounts(OPTIONS, "cpu", leads=True), 2, "cpu")
     with pytest.raises(RuntimeError, match="no graph"):
-        step.result(1)
+        step.result(1, 9)
 
 
 def test_the_target_of_ddtree_is_captured_with_a_mask_and_nothing_else_is() -> None:

@@ -94,9 +94,13 @@ def test_verify_input_and_result_take_the_trees_fields() -> None:
     assert {"draft_token", "positions", "draft_token_num", "topk", "custom_mask", "kv_loc_plan"} <= {
         field.name for field in fields(runtime.DFlashVerifyInput)
     }
-    assert {"accept_lens", "new_seq_lens", "speculative_num_draft_tokens", "next_draft_input"} <= {
-        field.name for field in fields(runtime.GenerationBatchResult)
-    }
+    assert {
+        "accept_lens",
+        "new_seq_lens",
+        "speculative_num_draft_tokens",
+        "speculative_output_stride",
+        "next_draft_input",
+    } <= {field.name for field in fields(runtime.GenerationBatchResult)}
 
 
 def test_the_launchers_names_exist() -> None:
@@ -170,6 +174,34 @@ def test_the_graph_runner_calls_the_hooks_with_what_they_take() -> None:
     assert "capture_hook(self, forward_batch)" in source
     assert "capture_hook(self, out, forward_batch, num_tokens)" in source
     assert parameters(runner.get_spec_info) == ["self", "num_tokens"]
+
+
+def test_widths_are_captured_as_adaptive_eagle_captures_its_own() -> None:
+    from kdtree_engine.sglang.compat import runtime
+
+    assert {"attn_backend", "speculative_num_steps", "speculative_num_draft_tokens"} <= set(
+        parameters(runtime.DecodeCudaGraphRunner.__init__)
+    )
+    runner = pkgutil.resolve_name("sglang.srt.model_executor.model_runner.ModelRunner")
+    assert parameters(runner._get_attention_backend) == ["self", "init_new_workspace"]
+    assert "self.init_new_workspace" in inspect.getsource(runner.__init__)
+    source = inspect.getsource(runtime.DecodeCudaGraphRunner.__init__)
+    assert "self.capture_forward_mode = ForwardMode.TARGET_VERIFY" in source
+    assert "self.captured_req_width" in source
+
+
+def test_a_verify_steps_counters_lie_where_plain_steps_are_taken_out() -> None:
+    source = inspect.getsource(pkgutil.resolve_name(compat.RESOLVE_TOKENS))
+    assert "req.spec_verify_ct += 1" in source
+    assert "if req.is_retracted or req.finished():" in source
+    request = pkgutil.resolve_name("sglang.srt.managers.schedule_batch.Req")
+    counted = inspect.getsource(request.update_spec_correct_drafts_histogram)
+    assert "self.spec_correct_drafts_histogram[num_correct_drafts] += 1" in counted
+    streamed = pkgutil.resolve_name("sglang.srt.managers.scheduler_components.output_streamer")
+    assert "append(req.spec_num_block_accept_tokens)" in inspect.getsource(streamed)
+    told = pkgutil.resolve_name(compat.REQUEST_METRICS)
+    assert parameters(told) == ["self", "meta_info", "recv_obj", "i"]
+    assert "_ragged_verify_cap_accept()\n" in inspect.getsource(told)
 
 
 def test_settings_that_registration_reads_exist() -> None:

@@ -31,12 +31,21 @@ def test_the_chain_is_a_tree_of_one_block() -> None:
     assert settle(Request(topk_cap=1), AROUND).budget == 8
 
 
+def test_auto_chooses_among_plain_decoding_and_up_to_four_blocks() -> None:
+    options = settle(Request(budget="auto"), AROUND)
+    assert (options.auto, options.budget) == ((1, 8, 16, 32), 32)
+    assert settle(Request(budget="auto", topk_cap=1), AROUND).auto == (1, 8)
+    assert settle(Request(), AROUND).auto == ()
+
+
 @pytest.mark.parametrize(
     ("request_", "around", "words"),
     [
         (Request(budget=7), AROUND, "ddtree-budget is 7 .root included., less than the block size 8"),
         (Request(budget=257), AROUND, "allow 256 at most"),
         (Request(budget=9, topk_cap=1), AROUND, "allow 8 at most"),
+        (Request(budget="fast"), AROUND, "'fast'; it can be a number or auto"),
+        (Request(budget="auto"), replace(AROUND, tp_size=2), "tp-size is 2: set a number"),
         (Request(topk_cap=0), AROUND, "ddtree-topk-cap is 0"),
         (Request(topk_cap=5000), AROUND, "vocabulary of 4096"),
         (Request(), replace(AROUND, pp_size=2), "pipeline parallel size 1, not 2"),

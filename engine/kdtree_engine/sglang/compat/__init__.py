@@ -31,6 +31,11 @@ VERIFY_DONE = "sglang.srt.speculative.base_spec_worker.BaseSpecWorker.on_verify_
 GRAPH_SPEC_INFO = (
     "sglang.srt.model_executor.runner.decode_cuda_graph_runner.DecodeCudaGraphRunner.get_spec_info"
 )
+RESOLVE_TOKENS = (
+    "sglang.srt.managers.scheduler_components.batch_result_processor"
+    ".SchedulerBatchResultProcessor._resolve_spec_v2_tokens"
+)
+REQUEST_METRICS = "sglang.srt.managers.tokenizer_manager.TokenizerManager._calculate_spec_decoding_metrics"
 PREPARE_DECODE = "sglang.srt.speculative.dflash_info_v2.DFlashDraftInputV2.prepare_for_decode"
 KILL_PROCESS_TREE = "sglang.srt.utils.common.kill_process_tree"
 SIGTERM_HANDLER = "sglang.srt.managers.tokenizer_manager.SignalHandler.sigterm_handler"
@@ -48,6 +53,8 @@ PLUGIN_HOOKS = (
     ATTENTION,
     VERIFY_DONE,
     GRAPH_SPEC_INFO,
+    RESOLVE_TOKENS,
+    REQUEST_METRICS,
     PREPARE_DECODE,
 )
 

@@ -12,6 +12,7 @@ from sglang.srt.layers.sampler import (
 from sglang.srt.lora.layers import unwrap_lora_layer
 from sglang.srt.managers.utils import GenerationBatchResult
 from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode, ForwardBatch, ForwardMode
+from sglang.srt.model_executor.runner.decode_cuda_graph_runner import DecodeCudaGraphRunner
 from sglang.srt.runtime_context import get_parallel, get_spec
 from sglang.srt.speculative.dflash_info import DFlashVerifyInput
 from sglang.srt.speculative.dflash_worker_v2 import (
@@ -41,6 +42,7 @@ __all__ = [
     "CaptureHiddenMode",
     "DFlashVerifyInput",
     "DFlashWorkerV2",
+    "DecodeCudaGraphRunner",
     "ForwardBatch",
     "ForwardMode",
     "GenerationBatchResult",
