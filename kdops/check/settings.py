@@ -11,21 +11,16 @@ from kdops.fleet.memory import predict
 from kdops.fleet.settings import PLAIN
 from kdops.guard.checks.row import Row, State
 
-_MEMORY = ("KV pool", "leaves", "predicted to hold")
-
 
 def rows(config: EngineConfig, host: Host) -> Iterator[Row]:
     """Return the rows that need no host."""
     found = contradictions(config, host)
     for problem in found:
-        check = "memory model" if any(word in problem.text for word in _MEMORY) else "settings"
-        text, mark, enough = problem.text.partition("; enough is ")
-        remedy = (
-            f"--set {enough.replace('or engine', 'or --set engine')}"
-            if mark
-            else "correct it there, or override once with --set"
-        )
-        yield Row(check, State.FAIL, f"{text} ({problem.origin})", remedy)
+        remedy = "correct it there, or override once with --set"
+        if problem.enough:
+            remedy = ", or ".join(f"--set {change}" for change in problem.enough)
+        check = "memory model" if problem.memory else "settings"
+        yield Row(check, State.FAIL, f"{problem.text} ({problem.origin})", remedy)
     if not found:
         yield Row("settings", State.OK, f"{config.algorithm}, profile {config.profile}: no contradiction")
     yield from remarks(config, host)

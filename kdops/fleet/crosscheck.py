@@ -124,14 +124,16 @@ def _model(config: EngineConfig, host: Host) -> Iterator[Problem]:
         for text in pair.mismatches(one.config, other.config):
             origin = config.origins["draft_model"]
             yield Problem(origin, f"engine_draft_model: the drafter does not fit the target: {text}")
-    for key, text in _limits(config, host, target, draft):
+    context = config.context_length or (target.positions if target else None)
+    for key, text in _limits(config, context, target, draft):
         yield Problem(config.origins[key], f"engine_{key}: {text}")
+    if target:
+        yield from _memory(config, context, host, target, draft)
 
 
 def _limits(
-    config: EngineConfig, host: Host, target: facts.ModelFacts | None, draft: facts.ModelFacts | None
+    config: EngineConfig, context: int | None, target: facts.ModelFacts | None, draft: facts.ModelFacts | None
 ) -> Iterator[tuple[str, str]]:
-    context = config.context_length or (target.positions if target else None)
     if draft and draft.block_size and draft.block_size != config.block_size:
         yield "block_size", f"{config.block_size}, but the drafter was trained with {draft.block_size}"
     if context and target and target.positions and context > target.positions:
@@ -139,9 +141,6 @@ def _limits(
     if context and draft and draft.positions and draft.positions < context and config.draft_window is None:
         text = f"not set, and the drafter knows {draft.positions} positions of {context}; set a window"
         yield "draft_window", text
-    if target is None:
-        return
-    yield from _memory(config, context, host, target, draft)
 
 
 def _memory(
@@ -150,25 +149,24 @@ def _memory(
     host: Host,
     target: facts.ModelFacts,
     draft: facts.ModelFacts | None,
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[Problem]:
+    def problem(key: str, text: str, enough: tuple[str, ...] | None = None) -> Problem:
+        return Problem(config.origins[key], f"engine_{key}: {text}", memory=True, enough=enough)
+
     prediction = predict(config, host.gpu, target, draft)
     tokens, reserve = prediction.tokens, prediction.reserve_bytes
     if prediction.pool_bytes == 0:
         weights, total = (prediction.weight_bytes or 0) / 1e9, host.gpu.memory / 1e9
         text = f"the weights alone take {weights:.1f} GB of each GPU's {total:.1f} GB"
-        yield "memory_fraction", f"{config.memory_fraction:g} leaves no KV pool: {text}"
+        yield problem("memory_fraction", f"{config.memory_fraction:g} leaves no KV pool: {text}")
     elif tokens is not None and context and context > tokens:
         free = predict(dataclasses.replace(config, max_total_tokens=None), host.gpu, target, draft).tokens
         capped = config.max_total_tokens is not None and (free is None or free > tokens)
-        key = (
-            "max_total_tokens" if capped else "context_length" if config.context_length else "memory_fraction"
-        )
+        key = "context_length" if config.context_length else "memory_fraction"
         text = f"{context} tokens a request, but the KV pool is predicted to hold {tokens}"
         enough = fitting.changes(config, host.gpu, host.gpu_count, target, draft, context)
-        yield key, f"{text}; enough is {', or '.join(enough) or 'none of the settings alone'}"
+        yield problem("max_total_tokens" if capped else key, text, enough)
     if reserve is not None and reserve < MIN_RESERVE:
-        text = f"leaves {max(0, reserve) / 1e9:.1f} GB of each GPU for activations and CUDA graphs"
-        yield (
-            "memory_fraction",
-            f"{config.memory_fraction:g} {text}; they take {MIN_RESERVE / 1e9:.1f} GB or more",
-        )
+        left = f"{max(0, reserve) / 1e9:.1f} GB of each GPU for activations and CUDA graphs"
+        least = f"which take {MIN_RESERVE / 1e9:.1f} GB or more"
+        yield problem("memory_fraction", f"{config.memory_fraction:g} leaves {left}, {least}")

@@ -12,13 +12,20 @@ from kdops.fleet.model import Origin
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong, and where it was written."""
+    """One thing wrong, and where it was written. memory: it is about what fits on a GPU. enough: changes of
+    settings, as `--set` takes them, each of which alone would do; None where none was looked for.
+    """
 
     origin: Origin
     text: str
+    memory: bool = False
+    enough: tuple[str, ...] | None = None
 
     def __str__(self) -> str:
-        return f"{self.origin}: {self.text}"
+        if self.enough is None:
+            return f"{self.origin}: {self.text}"
+        ways = ", or ".join(self.enough) or "none of the settings alone"
+        return f"{self.origin}: {self.text}; enough is {ways}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
