@@ -18,6 +18,7 @@ from kdops.text import printable
 if TYPE_CHECKING:
     from kdops.diagnose.evidence import Evidence
     from kdops.diagnose.finding import Finding
+    from kdops.store import Store
 
 WHERE = typer.Argument(None, metavar="[HOST]", help="A host, a group of one, or an inventory of one.")
 RUN = typer.Option(None, "--run", metavar="RUN", help="A measurement instead: kdops ab list names them.")
@@ -139,7 +140,7 @@ def _evidence(
         return gather.from_host(host, connection, store)
 
 
-def _of_run(run: str, store: Any, inventory: Path | None) -> Evidence:
+def _of_run(run: str, store: Store, inventory: Path | None) -> Evidence:
     from kdops.cli import gather
     from kdops.errors import KdopsError
 
@@ -148,5 +149,5 @@ def _of_run(run: str, store: Any, inventory: Path | None) -> Evidence:
         host = load(inventory or Path(stored.plan["inventory"])).one(stored.host)
     except KdopsError:
         host = None
-    samples = gather.samples(stored.plan, stored.id, store)
-    return gather.from_run(host, gather.analysed(stored, store), samples, store)
+    measured = gather.Run(gather.analysed(stored, store), host, gather.samples(stored, store))
+    return gather.from_run(measured, store)

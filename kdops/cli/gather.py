@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from kdops.diagnose import counters, history, journal, known, measured, unit_text
-from kdops.diagnose.evidence import Evidence, GpuUse, LastDeploy, Settings
+from kdops.diagnose.evidence import Change, Evidence, GpuUse, LastDeploy, Settings
 from kdops.errors import KdopsError, UsageError
 from kdops.store import Store, StoredRun
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from kdops.host import HostConnection
     from kdops.host.status import GpuSample, HostStatus
 
+Sample = tuple[str, Mapping[str, Any]]
+"""An arm's name and one request of it, as the load client wrote it."""
 _LINES = 100_000
 _PIECE = 1 << 16
 _DEADLINE_S = 30.0
@@ -26,6 +28,15 @@ _UNIT = """
 systemctl show "$1" -p ActiveState -p NRestarts -p CPUQuotaPerSecUSec -p ControlGroup
 cat "/sys/fs/cgroup$(systemctl show -P ControlGroup "$1")/cpu.stat" 2>/dev/null; true"""
 _MANIFEST = 'cat "/opt/kdops/releases/$1/manifest.json" 2>/dev/null; true'
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A measurement: its report.json, its requests, and its host where an inventory here names it."""
+
+    document: Mapping[str, Any]
+    host: Host | None
+    samples: Sequence[Sample]
 
 
 def from_host(host: Host, connection: HostConnection, store: Store) -> Evidence:
@@ -73,8 +84,9 @@ def from_host(host: Host, connection: HostConnection, store: Store) -> Evidence:
     return _with_run(found, _last_run(host, status, store, absent), absent)
 
 
-def from_run(host: Host | None, document: Mapping[str, Any], samples: Any, store: Store) -> Evidence:
-    """Read one finished measurement. host: None if no inventory here names it."""
+def from_run(run: Run, store: Store) -> Evidence:
+    """Read one finished measurement."""
+    host, document = run.host, run.document
     absent = {"journal": "not part of a measurement", "unit": "not part of a measurement"}
     arms = document["plan"]["arms"]
     profile = str(arms[-1]["profile"])
@@ -85,7 +97,7 @@ def from_run(host: Host | None, document: Mapping[str, Any], samples: Any, store
         found = _of_inventory(host, profile, absent)
     basis = str(document["plan"].get("workload", ""))
     past = history.pasts(store.marks(found.host, arms[-1]["name"].partition("#")[0]), basis)
-    return _with_run(dataclasses.replace(found, past=past, absent=absent), (document, host, samples), absent)
+    return _with_run(dataclasses.replace(found, past=past, absent=absent), run, absent)
 
 
 def from_journal(path: Path) -> Evidence:
@@ -134,17 +146,16 @@ def _values(config: EngineConfig) -> dict[str, Any]:
     return values(config)
 
 
-def _with_run(found: Evidence, run: Any, absent: dict[str, str]) -> Evidence:
-    """Add a measurement: (document, host or None, samples of it)."""
+def _with_run(found: Evidence, run: Run | None, absent: dict[str, str]) -> Evidence:
+    """Add a measurement, or say that there is none."""
     if run is None:
         absent["measurement"] = f"none of this release: kdops bench {found.host}"
         return dataclasses.replace(found, absent=absent)
-    document, host, samples = run
-    told = measured.from_document(document, _arm_settings(document, host))
+    told = measured.from_document(run.document, _arm_settings(run.document, run.host))
     return dataclasses.replace(
         found,
         floor=found.floor or told.floor,
-        stretches=(*told.stretches, *measured.prefix_hits(samples)),
+        stretches=(*told.stretches, *measured.prefix_hits(run.samples)),
         measurement=told.measurement,
         gpus=told.gpus or found.gpus,
         absent=absent,
@@ -165,13 +176,13 @@ def _arm_settings(document: Mapping[str, Any], host: Host | None) -> dict[str, d
     return found
 
 
-def _last_run(host: Host, status: HostStatus, store: Store, absent: dict[str, str]) -> Any:
+def _last_run(host: Host, status: HostStatus, store: Store, absent: dict[str, str]) -> Run | None:
     """Return the newest measurement that has the serving release among its arms, or None."""
     for stored in store.runs(host.name):
         arms = stored.plan.get("arms", ())
         if stored.state == "done" and any(arm.get("release") == status.release for arm in arms):
             try:
-                return analysed(stored, store), host, samples(stored.plan, stored.id, store)
+                return Run(analysed(stored, store), host, samples(stored, store))
             except (KdopsError, ValueError, LookupError) as error:
                 absent["measurement"] = f"run {stored.id} cannot be read: {error}"
     return None
@@ -185,18 +196,20 @@ def analysed(stored: StoredRun, store: Store) -> dict[str, Any]:
     return document(result(stored, store))
 
 
-def samples(plan: Mapping[str, Any], run: str, store: Store) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return (arm, sample) of every request of a run."""
-    names = [arm["name"] for arm in plan["arms"]]
+def samples(stored: StoredRun, store: Store) -> list[Sample]:
+    """Return every request of a run."""
+    names, order = [arm["name"] for arm in stored.plan["arms"]], stored.plan["order"]
     return [
-        (names[plan["order"][position]], sample)
-        for position, (_, found) in store.legs(run).items()
-        if 0 <= position < len(plan["order"])
+        (names[order[position]], sample)
+        for position, (_, found) in store.legs(stored.id).items()
+        if 0 <= position < len(order)
         for sample in found
     ]
 
 
-def _changes(connection: HostConnection, status: HostStatus, settings: Mapping[str, Any]) -> Any:
+def _changes(
+    connection: HostConnection, status: HostStatus, settings: Mapping[str, Any]
+) -> tuple[Change, ...]:
     """Return what differs from the last good release: the newest committed one that is not the present.
 
     After a deploy that failed: what it had changed against the release that serves.
