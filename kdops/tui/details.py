@@ -91,8 +91,9 @@ def settings(
         value, notes = running[name], []
         if config and wanted.get(name) != value:
             notes.append(f"the inventory says {_text(wanted.get(name))}")
-        if server_info is not None and row.reported and row.reported in expected:
-            notes += compare({row.reported: expected[row.reported]}, server_info)
+        # The probe carries a part of /server_info only: what is not in it says nothing.
+        if row.reported and row.reported in expected and row.reported in (server_info or {}):
+            notes += compare({row.reported: expected[row.reported]}, server_info or {})
         origin = str(config.origins[name]) if config else "-"
         rows.append(SettingRow(f"engine_{name}", _text(value), origin, "; ".join(notes)))
     return tuple(sorted(rows, key=lambda one: (not one.note, one.origin == "default"))), problem

@@ -269,6 +269,7 @@ def test_a_cut_link_and_its_return(kdops: Deployer, drive: Callable[..., None]) 
     drive(test)
 
 
+@pytest.mark.matrix
 def test_polling_pauses_while_a_comparison_measures(
     kdops: Deployer, drive: Callable[..., None], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,6 +111,8 @@ def test_running_settings_with_origins(inventory):
     assert (page.value, page.note, problem) == ("16", "", "")
     assert page.origin.endswith("fleet.yml:9")
     assert next(row for row in rows if row.key == "engine_port").origin == "default"
+    rows, _ = details.settings(host, told, {})
+    assert not [row for row in rows if row.note], "what the probe does not carry says nothing"
 
 
 def test_what_differs_comes_first(inventory):
