@@ -76,13 +76,14 @@ def write_captured(runner: Any, forward_batch: Any, ancestors: torch.Tensor) -> 
     write_tree(metadata.custom_mask, metadata.mask_indptr[:bs], forward_batch.seq_lens[:bs], ancestors[:bs])
 
 
-def attach_eager(
-    attn_backend: Any, prefix_lens: torch.Tensor, prefix_bound: int, ancestors: torch.Tensor
-) -> None:
-    """Before an eager verify on a GPU: a mask of its own, sized by the host's bound on the prefixes' sum."""
+def eager_mask(prefix_lens: torch.Tensor, prefix_bound: int, ancestors: torch.Tensor) -> torch.Tensor:
+    """The flat mask of an eager verify on a GPU, uint8, for SGLang's spec_info: its eager runner plans every
+    verify anew from there. The cells over the prefix are not written.
+
+    prefix_bound: the host's bound on the prefixes' sum.
+    """
     batch, size, _ = ancestors.shape
-    metadata = attn_backend.forward_metadata
-    metadata.custom_mask = torch.empty(
-        size * (prefix_bound + size * batch), dtype=torch.uint8, device=ancestors.device
-    )
-    write_tree(metadata.custom_mask, metadata.mask_indptr[:batch], prefix_lens, ancestors)
+    cells = size * (prefix_lens + size)
+    mask = torch.empty(size * (prefix_bound + size * batch), dtype=torch.uint8, device=ancestors.device)
+    write_tree(mask, cells.cumsum(0) - cells, prefix_lens, ancestors)
+    return mask

@@ -12,7 +12,7 @@ from kdtree_engine.batched import BatchedTree, BatchedWalk
 from kdtree_engine.sglang import penalties, plain, sampling, treeops
 from kdtree_engine.sglang.compat import runtime as sgl
 from kdtree_engine.sglang.outcome import Outcome, settle
-from kdtree_engine.sglang.treemask import attach_eager, full_mask
+from kdtree_engine.sglang.treemask import eager_mask, full_mask
 from kdtree_engine.sglang.window import Window
 
 
@@ -130,7 +130,7 @@ def _run_target(
         worker.captured.store_tree(tree)
     elif not replays and not on_cpu:
         bound = int(window.host_lens.sum())
-        attach_eager(worker.model_runner.attn_backend, prefix_lens, bound, tree.ancestors)
+        inputs.custom_mask = eager_mask(prefix_lens, bound, tree.ancestors)
     output = worker.target_worker.forward_batch_generation(
         batch=None, forward_batch=forward_batch, is_verify=True, skip_attn_backend_init=True
     )

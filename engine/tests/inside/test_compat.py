@@ -204,6 +204,13 @@ def test_a_verify_steps_counters_lie_where_plain_steps_are_taken_out() -> None:
     assert "_ragged_verify_cap_accept()\n" in inspect.getsource(told)
 
 
+def test_an_eager_verify_is_planned_anew_from_its_spec_info() -> None:
+    runner = pkgutil.resolve_name("sglang.srt.model_executor.runner.eager_runner.EagerRunner")
+    source = inspect.getsource(runner._execute_extend)
+    assert "or forward_batch.forward_mode.is_target_verify()" in source
+    assert "attn_backend.init_forward_metadata(forward_batch)" in source
+
+
 def test_settings_that_registration_reads_exist() -> None:
     names = pkgutil.resolve_name("sglang.srt.server_args.ServerArgs").__struct_fields__
     assert {

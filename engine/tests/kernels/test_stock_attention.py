@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from kdtree_engine import batched
-from kdtree_engine.sglang.treemask import attach_eager, capture_with_mask, write_captured
+from kdtree_engine.sglang.treemask import capture_with_mask, eager_mask, write_captured
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 HEADS, KV_HEADS, DIM, NODES, ROWS, CONTEXT = 4, 2, 16, 9, 4, 64
@@ -68,6 +68,7 @@ def forward_batch(lengths: list[int], info: Any) -> Any:
         encoder_lens=None,
         kv_loc_plan=None,
         out_cache_loc=None,
+        seq_lens_sum=sum(lengths),
     )
 
 
@@ -162,8 +163,10 @@ def test_a_step_without_a_graph_attends_along_the_trees() -> None:
     attention, lengths, tree = backend(), [7, 30, 1, 19], trees(ROWS)
     info = SimpleNamespace(custom_mask=torch.empty(0), num_tokens_per_req=NODES, draft_token_num=NODES)
     batch = forward_batch(lengths, info)
-    attention.init_forward_metadata_out_graph(batch, in_capture=True)
-    attach_eager(attention, batch.seq_lens, sum(lengths) + 40, tree.ancestors)
+    attention.init_forward_metadata(batch)  # prepare_for_verify plans, before the mask is known
+    info.custom_mask = eager_mask(batch.seq_lens, sum(lengths) + 40, tree.ancestors)
+    attention.init_forward_metadata(batch)  # the eager runner plans again
     metadata = attention.forward_metadata
+    assert metadata.custom_mask.data_ptr() == info.custom_mask.data_ptr()
     assert metadata.custom_mask.numel() < attention._verify_mask.buffer.numel()
     check_kernel(metadata, lengths, tree.ancestors)
