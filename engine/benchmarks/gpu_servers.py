@@ -237,7 +237,6 @@ def _start(arm: Arm, setup: Setup, folder: Path) -> Server:
     own = {
         "PYTHONPATH": path,
         "HF_HUB_OFFLINE": "1",
-        "KDTREE_TRY_GRAPHS": "1",
         **(EXACT if setup.exact else {}),
         **dict(setup.environment),
     }

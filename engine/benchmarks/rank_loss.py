@@ -48,7 +48,7 @@ def launch(folder: Path, tp: int) -> Server:
     config.write_text(json.dumps(flags))
     site = plugin_site(folder / "site", exact=False)
     path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))
-    variables = {"PYTHONPATH": path, "RUNTIME_DIRECTORY": str(folder), "KDTREE_TRY_GRAPHS": "1"}
+    variables = {"PYTHONPATH": path, "RUNTIME_DIRECTORY": str(folder)}
     log = folder / "launcher.log"
     with log.open("wb") as output:
         process = subprocess.Popen(

@@ -17,7 +17,7 @@ all:
       engine_model: org/model
       engine_draft_model: org/draft
       engine_attention_backend: triton
-      engine_cuda_graph_decode: disabled
+      engine_cuda_graph_decode: full
 """
 
 

@@ -39,7 +39,7 @@ def test_shipped_hosts_are_sound_in_all_profiles(name: str) -> None:
         ("ddtree", {"tree_budget": 7}, "tree_budget", "at least engine_block_size = 8"),
         ("ddtree", {"tree_budget": "auto"}, "tree_budget", "engine_tp = 8 needs a number"),
         ("ddtree", {"tree_budget": 9, "topk_cap": 1}, "tree_budget", "allow 8 at most"),
-        ("ddtree", {"cuda_graph_decode": "full"}, "cuda_graph_decode", "changes the tokens"),
+        ("ddtree", {"cuda_graph_decode": "breakable"}, "cuda_graph_decode", "never compared"),
         ("ddtree", {"attention_backend": None}, "attention_backend", "triton"),
         ("linear", {"draft_model": None}, "draft_model", "needs a draft model"),
         ("linear", {"block_size": 16}, "block_size", "trained with 8"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import asdict
 from typing import Any
 
@@ -21,7 +20,6 @@ from kdtree_engine.sglang import compat
 from kdtree_engine.sglang.redaction import redact
 
 ALGORITHM = "DDTREE"
-TRY_GRAPHS = "KDTREE_TRY_GRAPHS"  # set by benchmarks/equality.py, which is what shows them right
 # Rides on SGLang's ServerArgs like its own `_launch_command`: pickled to every spawned process.
 _ATTRIBUTE = "_ddtree_options"
 
@@ -143,7 +141,7 @@ def register_algorithm() -> None:
                 device=server_args.device,
                 attention_backends=compat.attention_backends(server_args),
                 deterministic=server_args.enable_deterministic_inference,
-                graphs=compat.decode_graphs_enabled(server_args) and not os.environ.get(TRY_GRAPHS),
+                graphs=compat.decode_graph_backend(server_args),
             )
             server_args.speculative_num_draft_tokens = options.budget
             server_args.speculative_num_steps = options.depths

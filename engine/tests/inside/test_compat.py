@@ -7,6 +7,7 @@ import pkgutil
 from dataclasses import fields
 
 import pytest
+from kdtree_engine.options import DECODE_GRAPHS
 from kdtree_engine.sglang import compat, redaction
 
 
@@ -209,6 +210,11 @@ def test_an_eager_verify_is_planned_anew_from_its_spec_info() -> None:
     source = inspect.getsource(runner._execute_extend)
     assert "or forward_batch.forward_mode.is_target_verify()" in source
     assert "attn_backend.init_forward_metadata(forward_batch)" in source
+
+
+def test_decode_graphs_are_named_as_registration_reads_them() -> None:
+    backend = pkgutil.resolve_name("sglang.srt.model_executor.cuda_graph_config.Backend")
+    assert set(DECODE_GRAPHS) == set(backend.ALL) - {"breakable"}
 
 
 def test_settings_that_registration_reads_exist() -> None:

@@ -75,14 +75,14 @@ def test_whatever_is_settled_can_be_built(budget: int, width: int, block: int) -
 
 
 def test_a_device_set_up_that_changes_tokens_is_refused() -> None:
-    cpu = {"device": "cpu", "attention_backends": {"torch_native"}, "deterministic": False, "graphs": True}
-    cuda = {"device": "cuda", "attention_backends": {"triton"}, "deterministic": False, "graphs": False}
+    cpu = {"device": "cpu", "attention_backends": {"torch_native"}, "deterministic": False, "graphs": "full"}
+    cuda = {"device": "cuda", "attention_backends": {"triton"}, "deterministic": False, "graphs": "full"}
     check_device(**cpu)
     check_device(**cuda)
     for changes, words in (
         ({"attention_backends": {"triton", "flashinfer"}}, "flashinfer takes no tree mask on cuda"),
         ({"deterministic": True}, "exclude each other"),
-        ({"graphs": True}, "cuda-graph-backend-decode to disabled"),
+        ({"graphs": "breakable"}, "cuda-graph-backend-decode to full or disabled"),
     ):
         with pytest.raises(RefusedError, match=words):
             check_device(**cuda | changes)

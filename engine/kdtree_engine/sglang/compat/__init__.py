@@ -103,11 +103,9 @@ def attention_backends(server_args: Any) -> set[str | None]:
     return {server_args.attention_backend if backend is None else backend for backend in chosen}
 
 
-def decode_graphs_enabled(server_args: Any) -> bool:
-    """Whether this (resolving) configuration captures decode graphs."""
-    from sglang.srt.model_executor.cuda_graph_config import Backend
-
-    return bool(server_args.cuda_graph_config.decode.backend != Backend.DISABLED)
+def decode_graph_backend(server_args: Any) -> str:
+    """How this (resolving) configuration captures decode graphs: full, breakable, disabled."""
+    return str(server_args.cuda_graph_config.decode.backend)
 
 
 def captured_batch_sizes() -> list[int]:
