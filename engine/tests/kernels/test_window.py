@@ -27,7 +27,7 @@ def test_both_ways_give_the_same_window() -> None:
     batch = SimpleNamespace(
         spec_info=SimpleNamespace(bonus_tokens=bonus), req_pool_indices=rows, seq_lens_cpu=lens.clone()
     )
-    window = open_window(worker(req_to_token), batch, lens)
+    window = open_window(worker(req_to_token), batch, lens, SIZE)
     ids, positions, places = (torch.empty(3, SIZE, dtype=torch.int64) for _ in range(3))
     sgl.prepare_draft_block(
         bonus_tokens=bonus,
