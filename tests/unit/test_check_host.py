@@ -306,6 +306,26 @@ def test_the_collective_tests_report(report: dict[str, Any], state: State) -> No
     assert row.found
 
 
+@pytest.mark.parametrize(
+    ("mode", "body", "said"),
+    [(0o644, "", "Permission denied"), (0o755, "#!/bin/sh\necho no torch >&2; exit 1\n", "no torch")],
+)
+def test_a_collective_test_that_cannot_run_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, body: str, said: str
+) -> None:
+    host = make_host(tmp_path)
+    python = host.ctx.layout.venvs / "000000000000/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(body)
+    python.chmod(mode)
+    monkeypatch.setattr(nvidia, "present", lambda: True)
+    monkeypatch.setattr(nvidia, "holders", lambda: ())
+    question = asked(manifest={"lock_digest": "000000000000"}, collective="x")
+    (row,) = collective.rows(host.ctx, question)
+    assert row.state is State.FAIL
+    assert said in row.found
+
+
 def test_the_collective_test_is_not_run_without_an_environment(tmp_path: Path) -> None:
     host = make_host(tmp_path)
     question = asked(manifest={"lock_digest": "000000000000"}, collective="x")

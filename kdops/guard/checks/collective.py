@@ -58,6 +58,7 @@ def _run(python: Path, asked: Question) -> dict[str, Any]:
         script.write_text(asked.collective)
         argv = [str(python), "-B", str(script), "--json", "--seconds", str(_SECONDS)]
         argv += ["--gpus", str(asked.gpus)]
+        said = ""
         try:
             done = subprocess.run(
                 argv,
@@ -67,10 +68,11 @@ def _run(python: Path, asked: Question) -> dict[str, Any]:
                 timeout=2 * _SECONDS + _MARGIN,
                 env={**os.environ, **settings(asked.environment)},
             )
+            said = done.stderr
             found = json.loads(done.stdout.strip().splitlines()[-1])
         except subprocess.TimeoutExpired:
             return {"ok": False, "words": f"the test of {asked.gpus} GPUs did not end and was stopped"}
-        except (OSError, ValueError, IndexError):
-            words = done.stderr.strip().splitlines()[-1:] if done else []
-            return {"ok": False, "words": f"the test cannot run: {' '.join(words)[:300]}"}
+        except (OSError, ValueError, IndexError) as error:
+            words = said.strip().splitlines()[-1:] or [str(error)]
+            return {"ok": False, "words": f"the test cannot run: {words[0][:300]}"}
     return found if isinstance(found, dict) else {}
