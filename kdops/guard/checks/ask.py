@@ -38,6 +38,11 @@ class Question:
         return int(self.settings.get("tp", 1)) if self.settings.get("device") == "cuda" else 0
 
     @property
+    def venv(self) -> str:
+        """Name of the environment's folder below /opt/kdops/venvs."""
+        return str(self.manifest["lock_digest"])[:12]
+
+    @property
     def user(self) -> str:
         return str(self.settings.get("user", "root"))
 

@@ -23,7 +23,7 @@ _MARGIN = 40
 def rows(ctx: Context, asked: Question) -> Iterator[Row]:
     if asked.gpus < 2:
         return
-    venv = ctx.layout.venvs / str(asked.manifest["lock_digest"])[:12]
+    venv = ctx.layout.venvs / asked.venv
     if not (venv / "bin" / "python").exists():
         yield Row("collective", State.NOT_RUN, "the Python environment is not on the host yet")
     elif not nvidia.present():

@@ -15,7 +15,7 @@ _REMEDY = "free space: `kdops prune HOST` shows what kdops can delete"
 
 
 def rows(ctx: Context, asked: Question) -> Iterator[Row]:
-    venv = ctx.layout.venvs / str(asked.manifest["lock_digest"])[:12]
+    venv = ctx.layout.venvs / asked.venv
     wanted = {existing(ctx.layout.releases): asked.bytes}
     if not os.access(venv / "bin" / "python", os.X_OK):
         folder = existing(ctx.layout.venvs)

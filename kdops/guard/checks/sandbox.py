@@ -54,7 +54,7 @@ def rows(ctx: Context, asked: Question) -> Iterator[Row]:
         text = f"user {asked.user} does not exist yet: the first deploy creates it"
         yield Row("sandbox", State.NOT_RUN, text)
         return
-    venv = ctx.layout.venvs / str(asked.manifest["lock_digest"])[:12]
+    venv = ctx.layout.venvs / asked.venv
     device, why, gpu = _device(ctx, asked, venv)
     note = ctx.layout.root / "run/kdops-check/sandbox" / _digest(asked, venv)
     if device != "none" and note.is_file():
