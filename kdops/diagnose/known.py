@@ -42,13 +42,12 @@ def drafter(host: Host, config: EngineConfig) -> Drafter | None:
         return None
     try:
         known = facts.known(host, config, "engine_draft_facts")
+        read = facts.document(host, config, "engine_draft_facts")
     except ValueError:
         return None
-    if known is None:
+    if known is None or read is None:
         return None
-    written = host.variables.get("engine_draft_facts")
-    raw = written.get("config") if isinstance(written, Mapping) else None
-    window = raw.get("sliding_window") if isinstance(raw, Mapping) else None
+    window = read.config.get("sliding_window")
     return Drafter(known.block_size, known.positions, window if isinstance(window, int) else None)
 
 

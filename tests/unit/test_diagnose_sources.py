@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -204,6 +205,18 @@ def test_the_floor_of_a_known_model() -> None:
     drafter = known.drafter(host, config)
     assert drafter is not None and drafter.block_size == 8
     assert known.drafter(host, engine_config(host, "autoregressive", {})) is None
+
+
+def test_the_drafter_s_own_config_json_is_read_where_the_inventory_holds_none(tmp_path: Path) -> None:
+    host = load(None).one("ct200")
+    written = host.variables["engine_draft_facts"]["config"]
+    (tmp_path / "config.json").write_text(json.dumps({**written, "sliding_window": 2048}))
+    variables = {name: value for name, value in host.variables.items() if name != "engine_draft_facts"}
+    host = dataclasses.replace(host, variables=variables)
+    config = dataclasses.replace(engine_config(host, "linear", {}), draft_model=str(tmp_path))
+    drafter = known.drafter(host, config)
+    assert drafter is not None
+    assert drafter.sliding_window == 2048
 
 
 def test_the_documents_are_plain_json() -> None:
