@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 _SECRET = re.compile(r"TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
+
+
+def secrets(environment: str) -> Iterator[str]:
+    """Yield the secret-looking values in the text of an engine.env, as written and without quotes."""
+    for line in environment.splitlines():
+        name, _, value = line.partition("=")
+        if _SECRET.search(name) and (value := value.strip()):
+            yield from dict.fromkeys((value, value.strip("\"'")))
 
 
 def redacted(settings: Mapping[str, Any]) -> dict[str, Any]:

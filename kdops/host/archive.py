@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kdops import __version__
+from kdops.fleet.redact import secrets
 from kdops.fleet.scrub import scrub
 from kdops.host.connection import HostConnection
 from kdops.host.credentials import api_key
@@ -20,7 +21,6 @@ from kdops.host.status import HostStatus
 
 _LINES = 20_000
 _MOST = 30_000_000
-_SECRET_LINE = r"^[A-Za-z_]*(KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH)[A-Za-z_]*="
 _GPU = (
     "command -v nvidia-smi >/dev/null || { echo 'no NVIDIA driver on this host'; exit 0; }; "
     "nvidia-smi; nvidia-smi -q; nvidia-smi topo -m"
@@ -122,12 +122,8 @@ def _overview(status: HostStatus) -> dict[str, Any]:
 
 def _secrets(connection: HostConnection) -> list[str]:
     """Return what must not leave the host: the API key, and secrets of the engine's environment."""
-    found = [api_key(connection) or ""]
-    argv = ["sh", "-c", f"cat /opt/kdops/current/engine.env 2>/dev/null | grep -iE '{_SECRET_LINE}'"]
-    for line in _run(connection, argv).splitlines():
-        value = line.partition("=")[2].strip()
-        found += [value, value.strip("\"'")]
-    return [secret for secret in found if secret]
+    environment = _run(connection, ["cat", "/opt/kdops/current/engine.env"])
+    return [secret for secret in (api_key(connection), *secrets(environment)) if secret]
 
 
 def _run(connection: HostConnection, argv: list[str], timeout: float = 30.0) -> str:

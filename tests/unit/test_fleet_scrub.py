@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kdops.fleet.redact import secrets
 from kdops.fleet.scrub import scrub
 
 pytestmark = pytest.mark.unit
@@ -52,3 +53,8 @@ def test_a_known_secret_is_never_left(before: str, after: str, secret: str) -> N
 @given(TEXT)
 def test_scrubbing_twice_changes_nothing_more(text: str) -> None:
     assert scrub(scrub(text)) == scrub(text)
+
+
+def test_the_secrets_of_an_environment_whatever_else_is_in_their_names() -> None:
+    text = "# a comment\nHF_HOME=/models\nAWS_S3_KEY=abcd1\nHF_TOKEN_2=\"with space\"\nEMPTY_TOKEN=\n"
+    assert list(secrets(text)) == ["abcd1", '"with space"', "with space"]
