@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,11 +15,12 @@ from kdops.deploy import bundle as bundles
 from kdops.deploy import client, rollback
 from kdops.deploy.bundle import Bundle
 from kdops.deploy.progress import Display
-from kdops.errors import ExitCode, KdopsError
+from kdops.errors import KdopsError
 from kdops.fleet import EngineConfig, Host, profile_names
 from kdops.host import HostConnection, service
 from kdops.host.status import UnitState
 from kdops.text import printable
+from kdops.tui.process import follow
 
 WHY = "from kdops tui"
 
@@ -159,23 +159,10 @@ def _command(name: str, host: Host) -> Prepared:
     arguments = [name, host.name, "-i", str(host.inventory)]
 
     def run(display: Display) -> str:
-        with subprocess.Popen(
-            [sys.executable, "-m", "kdops.cli.main", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        ) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                display.note(line.rstrip("\n"))
-        if process.returncode:
+        code = follow([sys.executable, "-m", "kdops.cli.main", *arguments], display.note)
+        if code:
             raise KdopsError(
-                f"kdops {name} ended with exit code {process.returncode}",
-                cause="see above",
-                remedy="as it says",
-                code=ExitCode(process.returncode),
+                f"kdops {name} ended with exit code {code}", cause="see above", remedy="as it says"
             )
         return f"kdops {name} has ended"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shlex
-import subprocess
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
@@ -27,6 +26,7 @@ from kdops.text import printable
 from kdops.tui import actions
 from kdops.tui.actions import Prepared
 from kdops.tui.dialogs import Choose
+from kdops.tui.process import follow
 
 if TYPE_CHECKING:
     from kdops.tui.app import Dashboard
@@ -111,19 +111,7 @@ def prepare(host: Host, names: Sequence[str], *, quick: bool) -> Prepared:
 
 
 def _run(command: Sequence[str], display: Display) -> str:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kdops.cli.main", *command],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    for line in process.stdout:
-        display.note(line.rstrip("\n"))
-    code = process.wait()
+    code = follow([sys.executable, "-m", "kdops.cli.main", *command], display.note)
     if code and code not in _NO_VERDICT:
         raise KdopsError(
             f"kdops ab ended with exit code {code}",

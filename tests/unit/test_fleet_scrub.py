@@ -56,5 +56,5 @@ def test_scrubbing_twice_changes_nothing_more(text: str) -> None:
 
 
 def test_the_secrets_of_an_environment_whatever_else_is_in_their_names() -> None:
-    text = "# a comment\nHF_HOME=/models\nAWS_S3_KEY=abcd1\nHF_TOKEN_2=\"with space\"\nEMPTY_TOKEN=\n"
+    text = '# a comment\nHF_HOME=/models\nAWS_S3_KEY=abcd1\nHF_TOKEN_2="with space"\nEMPTY_TOKEN=\n'
     assert list(secrets(text)) == ["abcd1", '"with space"', "with space"]
