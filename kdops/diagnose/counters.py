@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
-from prometheus_client.parser import text_string_to_metric_families
-
 from kdops.diagnose.evidence import Counters
+from kdops.serving.metrics import samples
 
 
 def parse(text: str) -> Counters:
@@ -14,23 +11,19 @@ def parse(text: str) -> Counters:
     single: dict[str, int] = {}
     at: dict[int, int] = {}
     fallbacks: dict[str, int] = {}
-    try:
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                if not math.isfinite(sample.value) or sample.value < 0 or sample.labels.get("priority"):
-                    continue
-                value = int(sample.value)
-                if sample.name == "kdtree_accepted_at_total":
-                    position = sample.labels.get("position", "")
-                    if position.isascii() and position.isdecimal() and 0 < int(position) <= 256:
-                        at[int(position)] = at.get(int(position), 0) + value
-                elif sample.name == "kdtree_fallback_steps_total":
-                    reason = sample.labels.get("reason", "unknown")
-                    fallbacks[reason] = fallbacks.get(reason, 0) + value
-                else:
-                    single[sample.name] = single.get(sample.name, 0) + value
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError):
-        pass  # a torn answer: what came before it counts
+    for sample in samples(text):
+        if sample.value < 0:
+            continue
+        value = int(sample.value)
+        if sample.name == "kdtree_accepted_at_total":
+            position = sample.labels.get("position", "")
+            if position.isascii() and position.isdecimal() and 0 < int(position) <= 256:
+                at[int(position)] = at.get(int(position), 0) + value
+        elif sample.name == "kdtree_fallback_steps_total":
+            reason = sample.labels.get("reason", "unknown")
+            fallbacks[reason] = fallbacks.get(reason, 0) + value
+        else:
+            single[sample.name] = single.get(sample.name, 0) + value
     return Counters(
         steps=single.get("kdtree_steps_total"),
         broken=single.get("kdtree_broken_steps_total", 0),

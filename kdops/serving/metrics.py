@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 _COMMITS = "kdtree_commit_length_bucket"
 
@@ -46,25 +47,33 @@ class EngineMetrics:
     commits: tuple[int, ...] = ()
 
 
-def parse(text: str) -> EngineMetrics:
-    """Return the values found in Prometheus' text format; what is missing, malformed or NaN is None.
+def samples(text: str) -> Iterator[Sample]:
+    """Yield the finite samples of Prometheus' text format; of a torn answer those before the tear.
 
-    Series of several schedulers are added; those of one priority are left out (the total holds them).
+    Series of one priority are left out: the total holds them.
     """
-    sums: dict[str, float] = {}
-    below: dict[float, float] = {}
     try:
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
-                if sample.labels.get("priority") or not math.isfinite(sample.value):
-                    continue
-                if sample.name == _COMMITS:
-                    bound = float(sample.labels["le"])
-                    below[bound] = below.get(bound, 0.0) + sample.value
-                else:
-                    sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
+                if not sample.labels.get("priority") and math.isfinite(sample.value):
+                    yield sample
     except (ValueError, IndexError, KeyError, TypeError, AttributeError):
-        pass  # a torn answer: what came before it counts
+        return
+
+
+def parse(text: str) -> EngineMetrics:
+    """Return the values found in Prometheus' text format; what is missing, malformed or NaN is None.
+
+    Series of several schedulers are added.
+    """
+    sums: dict[str, float] = {}
+    below: dict[float, float] = {}
+    for sample in samples(text):
+        if sample.name == _COMMITS:
+            bound = _bound(sample.labels.get("le", ""))
+            below[bound] = below.get(bound, 0.0) + sample.value
+        else:
+            sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
 
     def count(name: str) -> int | None:
         value = sums.get(name)
@@ -82,6 +91,13 @@ def parse(text: str) -> EngineMetrics:
         kv_tokens=count("sglang:num_used_tokens"),
         commits=_commits(below),
     )
+
+
+def _bound(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def _commits(below: Mapping[float, float]) -> tuple[int, ...]:
