@@ -101,7 +101,8 @@ class Driver:
         asked = self.app.screen
         assert isinstance(asked, Ask)
         assert asked.effect.startswith(f"{host}: ") and effect in asked.effect, asked.effect
-        assert f"$ kdops {asked.command.split()[1]} {host}" in start.text_of(self.app)
+        command = f"$ kdops {asked.command.split()[1]} {host}"
+        await self.until(lambda: command in start.text_of(self.app), "the question is drawn")
         await self.press("y")
         return "\n".join([asked.effect, asked.command, *asked.plan])
 
