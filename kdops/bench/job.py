@@ -126,14 +126,17 @@ def context(host: Host, config: EngineConfig) -> int:
 
 
 def single(
-    host: Host, profile: str | None, make_suite: Callable[[int], Suite], *, client: str = ON_HOST
+    host: Host, profile: str | None, release: str, make_suite: Callable[[int], Suite], *, client: str = ON_HOST
 ) -> Job:
-    """Plan one leg of what serves now, without a start of its own. profile: the serving release's."""
+    """Plan one leg of what serves now, without a start of its own. profile and release: the serving ones.
+
+    What the inventory would render today may be another release: one with --set, say, was deployed.
+    """
     config = engine_config(host, profile, {})
     made = bundles.build(config, host)
     suite = make_suite(context(host, config))
     plan = {
-        "arms": [_describe(host, Arm(config.profile, config.profile, {}), config, made)],
+        "arms": [{**_describe(host, Arm(config.profile, config.profile, {}), config, made), "release": release}],
         "reference": False,
         "order": [0],
         "seed": 0,

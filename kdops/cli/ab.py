@@ -127,7 +127,7 @@ def bench(
         )
     store = Store()
     suite = _suite(prompts, quick, tokens=tokens, prompts=per_set, levels=_levels(levels), rate=arrivals)
-    plan = job.single(host, seen.profile, suite, client=_where(client))
+    plan = job.single(host, seen.profile, seen.release, suite, client=_where(client))
     id_ = run.begin(plan, store)
     measure(plan, id_, 0, 0, store, say)
     finish(id_, store, as_json)

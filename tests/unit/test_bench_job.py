@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+from functools import partial
+from pathlib import Path
 
-from kdops.bench.job import enough
+import pytest
+from fleet_files import host
+
+from kdops.bench.job import enough, single
 from kdops.bench.orders import draw
 from kdops.bench.verdict import smallest_p
+from kdops.bench.workloads import built_in, make
 
 pytestmark = pytest.mark.unit
 
@@ -22,3 +27,9 @@ def test_more_arms_get_the_legs_that_every_candidate_needs(arms: int) -> None:
         assert 4 <= legs <= 6
         assert smallest_p(draw(arms, legs, seed)) <= 0.05
         assert legs == 4 or smallest_p(draw(arms, legs - 1, seed)) > 0.05
+
+
+def test_a_measurement_of_what_serves_carries_the_serving_release(tmp_path: Path) -> None:
+    suite = partial(make, built_in(), quick=True)
+    job = single(host(tmp_path), "linear", "linear-deployedby", lambda length: suite(context_length=length))
+    assert job.plan["arms"][0]["release"] == "linear-deployedby"
