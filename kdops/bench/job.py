@@ -98,7 +98,10 @@ def prepare(
     suite = make_suite(min(context(host, config) for config in configs))
     made = tuple(bundles.build(config, host) for config in configs)
     order = draw(len(arms), legs, seed)
-    described = [_describe(host, *each) for each in zip(every, configs, made, strict=True)]
+    described = [
+        _describe(host, arm, config, bundle.release)
+        for arm, config, bundle in zip(every, configs, made, strict=True)
+    ]
     plan = {
         "arms": described[: len(arms)],
         "reference": needs_reference,
@@ -126,7 +129,12 @@ def context(host: Host, config: EngineConfig) -> int:
 
 
 def single(
-    host: Host, profile: str | None, release: str, make_suite: Callable[[int], Suite], *, client: str = ON_HOST
+    host: Host,
+    profile: str | None,
+    release: str,
+    make_suite: Callable[[int], Suite],
+    *,
+    client: str = ON_HOST,
 ) -> Job:
     """Plan one leg of what serves now, without a start of its own. profile and release: the serving ones.
 
@@ -136,7 +144,7 @@ def single(
     made = bundles.build(config, host)
     suite = make_suite(context(host, config))
     plan = {
-        "arms": [{**_describe(host, Arm(config.profile, config.profile, {}), config, made), "release": release}],
+        "arms": [_describe(host, Arm(config.profile, config.profile, {}), config, release)],
         "reference": False,
         "order": [0],
         "seed": 0,
@@ -162,12 +170,12 @@ def exact(config: EngineConfig) -> bool:
     return str(config.dtype) == "float32"
 
 
-def _describe(host: Host, arm: Arm, config: EngineConfig, bundle: bundles.Bundle) -> dict[str, Any]:
+def _describe(host: Host, arm: Arm, config: EngineConfig, release: str) -> dict[str, Any]:
     return {
         "name": arm.name,
         "profile": arm.profile,
         "overrides": dict(arm.overrides),
-        "release": bundle.release,
+        "release": release,
         "speculates": config.algorithm != REFERENCE,
         "dtype": str(config.dtype),
         "floor": byte_floor.of(host, config),
