@@ -8,10 +8,13 @@ import pytest
 import session
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.style import Style
 
+from kdops.text import printable
 from kdops.tui import journal_lines
 from kdops.tui.error_lines import error_class
 from kdops.tui.journal_lines import Filter, JournalLines, Mode
+from kdops.tui.lines_widget import marked
 
 pytestmark = pytest.mark.unit
 
@@ -95,6 +98,21 @@ def test_fuzzy_cannot_take_for_ever():
     begun = time.perf_counter()
     assert not pattern.search("a" * 20_000)
     assert time.perf_counter() - begun < 2
+
+
+def test_no_regular_expression_can_take_for_ever():
+    matches = Filter("(a|a)*b", Mode.REGEX).matcher()
+    begun = time.perf_counter()
+    assert not matches(session.Entry("1", session.BEGUN, "a" * 5000, 6))
+    assert time.perf_counter() - begun < 2
+
+
+def test_what_is_no_text_is_searched_and_refused_without_harm():
+    odd = session.Entry("1", session.BEGUN, "half \ud800 a line", 6)
+    shown = Filter("half . a", Mode.REGEX)
+    assert shown.matcher()(odd)
+    assert "".join(one.text for one in marked(printable(odd.message), shown, Style(), Style()))
+    assert Filter("\ud800", Mode.REGEX).problem() == "it is not UTF-8"
 
 
 def test_classes_of_errors():
