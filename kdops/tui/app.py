@@ -180,7 +180,7 @@ class Dashboard(App[None]):
         base = self.screen_stack[0]
         top = top_line(self.samples, now, self._mode(), view, keys.VIEWS, shades, self.size.width)
         base.query_one("#top", Static).update(top, layout=False)
-        own = {"fleet": self.fleet.words}.get(view, "") if view == "fleet" else ""
+        own = self.fleet.words if view == "fleet" else ""
         base.query_one("#hints", Static).update(hints(view, self.changed_keys, own, shades), layout=False)
         if view == "fleet":
             self.fleet.show(self.samples, self.histories, now, shades)
@@ -380,7 +380,7 @@ class Dashboard(App[None]):
         yield from super().get_system_commands(screen)
         for key in keys.KEYS:
             if key.view in ("", self.view) and key.name not in ("quit", "theme", "palette"):
-                yield SystemCommand(f"{key.help}", f"key {key.keys}", self._runner(key.action))
+                yield SystemCommand(key.help, f"key {key.keys}", self._runner(key.action))
 
     def _runner(self, action: str):  # type: ignore[no-untyped-def]
         async def run() -> None:

@@ -52,8 +52,8 @@ def _dashboard(
     if view not in keys.VIEWS:
         raise UsageError(
             f"no view is named {view!r}{nearest(view, keys.VIEWS)}",
-            cause="",
-            remedy=f"one of {', '.join(keys.VIEWS)}",
+            cause=f"known: {', '.join(keys.VIEWS)}",
+            remedy="name one of them",
         )
     file = default_keys_file()
     dashboard = Dashboard(
