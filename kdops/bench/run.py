@@ -84,6 +84,28 @@ def execute(
         ) from error
 
 
+def once(job: Job, run: str, store: Store, say: Callable[[str], None]) -> None:
+    """Measure what serves now, the only leg of the run. Raises KdopsError; on Ctrl-C with exit code 130."""
+    try:
+        measure(job, run, 0, 0, store, say)
+    except KeyboardInterrupt:
+        store.set_state(run, "interrupted")
+        raise KdopsError(
+            "interrupted",
+            cause="what serves was not touched; the run's only leg is not complete",
+            remedy=again(job.host.name),
+            code=ExitCode.INTERRUPTED,
+        ) from None
+    except KdopsError:
+        store.set_state(run, "failed")
+        raise
+
+
+def again(host: str) -> str:
+    """Return what to do about an incomplete run of one leg: there is nothing to go on from."""
+    return f"measure again: kdops bench {host}"
+
+
 def result(stored: StoredRun, store: Store, floor: float = 0.0) -> RunResult:
     """Analyse what is stored. Raises KdopsError when legs are missing."""
     plan, measured = stored.plan, store.legs(stored.id)
@@ -92,7 +114,7 @@ def result(stored: StoredRun, store: Store, floor: float = 0.0) -> RunResult:
         raise KdopsError(
             f"run {stored.id} is not complete",
             cause=f"{len(missing)} of {len(wanted)} legs are missing",
-            remedy=f"kdops ab resume {stored.id}",
+            remedy=f"kdops ab resume {stored.id}" if len(plan["arms"]) > 1 else again(stored.host),
         )
     legs = {}
     for position in wanted:

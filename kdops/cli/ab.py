@@ -111,7 +111,6 @@ def bench(
 ) -> None:
     """Run the suite once on what serves now; nothing is deployed."""
     from kdops.bench import job, run
-    from kdops.bench.measure import measure
     from kdops.host import HostConnection, probe
     from kdops.store import Store
 
@@ -129,7 +128,7 @@ def bench(
     suite = _suite(prompts, quick, tokens=tokens, prompts=per_set, levels=_levels(levels), rate=arrivals)
     plan = job.single(host, seen.profile, seen.release, suite, client=_where(client))
     id_ = run.begin(plan, store)
-    measure(plan, id_, 0, 0, store, say)
+    run.once(plan, id_, store, say)
     finish(id_, store, as_json)
 
 
@@ -239,11 +238,17 @@ def _verb(
 def _resume(
     id_: str, store: Store, inventory: Path | None, prompts: list[Path] | None, as_json: bool
 ) -> None:
-    from kdops.bench import job
+    from kdops.bench import job, run
     from kdops.bench.arms import Arm
 
     stored = store.run(id_)
     plan = stored.plan
+    if len(plan["arms"]) == 1:
+        raise UsageError(
+            f"run {stored.id} cannot go on",
+            cause="it is a run of kdops bench, and has one leg",
+            remedy=run.again(stored.host),
+        )
     host = load(inventory or Path(plan["inventory"])).one(stored.host)
     chosen = [Arm(arm["name"], arm["profile"], arm["overrides"]) for arm in plan["arms"]]
     legs = len(plan["order"]) // len(chosen)

@@ -56,3 +56,31 @@ def test_ctrl_c_in_the_last_restore_is_an_interrupted_run(
 def test_a_restore_that_fails_is_a_failed_run(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
     assert end(monkeypatch, store, ExitCode.ROLLBACK_FAILED).code == ExitCode.ROLLBACK_FAILED
     assert store.run("r1").state == "failed"
+
+
+@pytest.mark.parametrize(
+    ("ends", "code", "state"),
+    [
+        (KeyboardInterrupt(), ExitCode.INTERRUPTED, "interrupted"),
+        (KdopsError("cut", cause="c", remedy="r", code=ExitCode.UNREACHABLE), ExitCode.UNREACHABLE, "failed"),
+    ],
+)
+def test_a_single_leg_that_does_not_end(
+    monkeypatch: pytest.MonkeyPatch, store: Store, ends: BaseException, code: ExitCode, state: str
+) -> None:
+    def measure(*_: Any) -> None:
+        raise ends
+
+    monkeypatch.setattr(run, "measure", measure)
+    job: Any = SimpleNamespace(host=SimpleNamespace(name="one"))
+    with pytest.raises(KdopsError) as ended:
+        run.once(job, "r1", store, lambda line: None)
+    assert (ended.value.code, store.run("r1").state) == (code, state)
+
+
+def test_an_incomplete_single_leg_is_measured_again_not_resumed(store: Store) -> None:
+    plan = {"arms": [{"name": "linear"}], "order": [0], "reference": False}
+    store.open_run("r2", "one", "2026-01-01T00:00:00+00:00", plan)
+    with pytest.raises(KdopsError) as ended:
+        run.result(store.run("r2"), store)
+    assert ended.value.remedy == "measure again: kdops bench one"

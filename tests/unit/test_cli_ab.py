@@ -25,6 +25,15 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_a_run_of_bench_cannot_be_resumed(
+    state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = {"arms": [{"name": "linear"}], "order": [0], "inventory": str(state / "lab.yml")}
+    Store().open_run("r1", "one", "2026-01-01T00:00:00+00:00", plan)
+    assert call(monkeypatch, "ab", "resume", "r1") == 2
+    assert "kdops bench one" in capsys.readouterr().err
+
+
 def call(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     monkeypatch.setattr("sys.argv", ["kdops", *words])
     with pytest.raises(SystemExit) as ended:
