@@ -62,14 +62,9 @@ class Prepared:
     ask: bool = True
 
 
-def choices(write: bool, known: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Return (id, words, why not) of every action. known: kdops's commands in this installation."""
-    found = []
-    for action in ACTIONS:
-        missing = not action.changes and action.name not in known
-        why = "not in this kdops" if missing else "needs --write" if action.changes and not write else ""
-        found.append((action.name, action.words, why))
-    return found
+def choices(write: bool) -> list[tuple[str, str, str]]:
+    """Return (id, words, why not) of every action."""
+    return [(one.name, one.words, "needs --write" if one.changes and not write else "") for one in ACTIONS]
 
 
 def profiles(host: Host) -> list[str]:

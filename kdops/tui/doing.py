@@ -57,7 +57,7 @@ class Doing:
             elif chosen:
                 self.prepare(chosen, name)
 
-        app.push_screen(Choose(f"actions on {name}", actions.choices(app.write, commands())), then)
+        app.push_screen(Choose(f"actions on {name}", actions.choices(app.write)), then)
 
     def _profile(self, name: str) -> None:
         host = self._app.hosts[name]
@@ -142,12 +142,3 @@ def _words(found: object) -> str:
     if isinstance(found, KdopsError):
         return f"{found.title}\ncause: {found.cause}\nremedy: {found.remedy}"
     return f"{type(found).__name__}: {found}" if isinstance(found, Exception) else str(found)
-
-
-def commands() -> list[str]:
-    """Return the names of kdops's commands in this installation."""
-    from kdops.cli.main import app
-
-    return [
-        str(command.name or getattr(command.callback, "__name__", "")) for command in app.registered_commands
-    ]
