@@ -105,9 +105,9 @@ def from_journal(path: Path) -> Evidence:
     absent = dict.fromkeys(("inventory", "metrics", "server_info", "measurement", "unit"), "a journal alone")
     try:
         if str(path) == "-":
-            return Evidence(journal=journal.read(_pieces(sys.stdin.buffer)), absent=absent)
+            return Evidence(journal=journal.read(pieces(sys.stdin.buffer)), absent=absent)
         with path.open("rb") as file:
-            return Evidence(journal=journal.read(_pieces(file)), absent=absent)
+            return Evidence(journal=journal.read(pieces(file)), absent=absent)
     except OSError as error:
         raise UsageError(
             f"{path} cannot be read",
@@ -257,6 +257,7 @@ def _gpu(gpu: GpuSample, status: HostStatus) -> GpuUse:
     )
 
 
-def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+def pieces(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield a file of any size, a piece at a time."""
     while piece := file.read(_PIECE):
         yield piece

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import re
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import Any
 
+from kdops.cli.gather import pieces
 from kdops.diagnose import counters, journal, measured, unit_text
 from kdops.diagnose.evidence import Evidence, GpuUse, Journal, Settings
 from kdops.errors import UsageError
 
 _MOST = 16_000_000
-_PIECE = 1 << 16
 _NAMES = (
     "journal.txt",
     "settings.json",
@@ -51,7 +51,7 @@ def from_report(path: Path) -> Evidence:
                 if file is None:
                     continue
                 if name == "journal.txt":
-                    read = journal.read(_pieces(file))
+                    read = journal.read(pieces(file))
                 else:
                     texts[name] = file.read(_MOST).decode(errors="replace")
     except (OSError, tarfile.TarError, EOFError) as error:
@@ -108,8 +108,3 @@ def _json(text: str | None) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return told if isinstance(told, dict) else {}
-
-
-def _pieces(file: IO[bytes]) -> Iterator[bytes]:
-    while piece := file.read(_PIECE):
-        yield piece
