@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import sys
 import traceback
 
@@ -87,6 +88,8 @@ def main() -> None:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _FULL:
             show_error(_full(error))
+            # What stdout still holds cannot be written either; the flush at exit would make the code 120.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(ExitCode.FAILED)
         say(f"error: kdops itself failed: {type(error).__name__}: {error}")
         say(f"  remedy: report {_crash_report()}")

@@ -28,7 +28,7 @@ from kdops.tui.asking import Asking
 from kdops.tui.background import Background
 from kdops.tui.dialogs import Help
 from kdops.tui.doing import Doing
-from kdops.tui.feed import Failed, Feed, Heard, Lines, Said
+from kdops.tui.feed import Event, Feed, Heard, Lines, Said, Warned
 from kdops.tui.findings import draw
 from kdops.tui.fleet_view import FleetView
 from kdops.tui.history import History
@@ -154,7 +154,10 @@ class Dashboard(App[None]):
             if self.view == "journal" or time.monotonic() - self._drawn >= DRAW_S:
                 self.draw()
 
-    def _take(self, event: Heard | Failed | Lines | Said) -> None:
+    def _take(self, event: Event) -> None:
+        if isinstance(event, Warned):
+            self.notify(event.text, severity="error", timeout=10)
+            return
         if isinstance(event, Lines):
             self.journal.add(event.host, event.entries)
             return

@@ -50,7 +50,14 @@ class Said:
     text: str
 
 
-Event = Heard | Failed | Lines | Said
+@dataclass(frozen=True)
+class Warned:
+    """Words that the user must see whatever the view."""
+
+    text: str
+
+
+Event = Heard | Failed | Lines | Said | Warned
 
 
 class Feed(Protocol):

@@ -15,7 +15,7 @@ from kdops.host.failures import HostKeyError
 from kdops.host.follow import Query, follow
 from kdops.host.sampler import reports
 from kdops.serving.metrics import SHOWN
-from kdops.tui.feed import Event, Failed, Heard, Inbox, Said
+from kdops.tui.feed import Event, Failed, Heard, Inbox, Said, Warned
 from kdops.tui.recording import Recorder
 
 BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
@@ -58,7 +58,11 @@ class Live:
     def drain(self) -> list[Event]:
         events = self._inbox.drain()
         if self._recorder:
-            self._recorder.write(events)
+            try:
+                self._recorder.write(events)
+            except OSError as error:
+                self._recorder = None
+                events.append(Warned(f"recording stopped: {error.strerror or error}"))
         return events
 
     def follow(self, host: str) -> None:

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from kdops.tui.app import Dashboard
-from kdops.tui.feed import Event, Said
+from kdops.tui.feed import Event, Said, Warned
 from kdops.tui.start import text_of
 
 pytestmark = pytest.mark.unit
@@ -58,7 +58,7 @@ def run(
 
     async def main() -> None:
         app = Dashboard(feed, **options)
-        async with app.run_test(size=size) as pilot:
+        async with app.run_test(size=size, notifications=True) as pilot:
             app.tick()
             app.draw()
             await pilot.pause()
@@ -221,6 +221,13 @@ def test_words_about_the_link_and_text_that_would_act_on_the_terminal():
         assert r"\x1b]0;owned" in text and "\x1b" not in text
 
     run(test, Script(events))
+
+
+def test_a_warning_is_seen_in_every_view():
+    async def test(app, pilot):
+        assert "recording stopped: disk full" in await shown(app, pilot)
+
+    run(test, Script([*fleet(), Warned("recording stopped: disk full")]))
 
 
 def test_help_shows_the_keys_in_use():

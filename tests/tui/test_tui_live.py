@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from ssh_server import SshServer, ssh_host
 
 from kdops.host.audit import Deploy
 from kdops.tui import live
-from kdops.tui.feed import Event, Failed, Heard, Lines, Said
+from kdops.tui.feed import Event, Failed, Heard, Lines, Said, Warned
 from kdops.tui.live import Live, usual_load
+from kdops.tui.recording import Recorder
 
 pytestmark = pytest.mark.unit
 
@@ -128,3 +130,16 @@ def test_the_usual_load_is_the_median_of_committed_starts() -> None:
     deploys = [deploy("committed", starting=s) for s in (10, 30, 200)]
     assert usual_load([*deploys, deploy("rolled-back", starting=1), deploy("committed")]) == 30
     assert usual_load([]) is None
+
+
+class FullDisk(Recorder):
+    """A recorder that finds the disk full once its file is made."""
+
+    def write(self, events: Sequence[Event]) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_ends_the_recording_and_nothing_else(tmp_path: Path) -> None:
+    feed = Live([], recorder=FullDisk(tmp_path / "session", []))
+    assert feed.drain() == [Warned("recording stopped: No space left on device")]
+    assert feed.drain() == []

@@ -108,8 +108,9 @@ def test_a_plain_locale_ends_no_command() -> None:
 
 def test_a_full_disk_is_no_failure_of_kdops() -> None:
     command = [sys.executable, "-m", "kdops.cli.main", "hosts", "-i", INVENTORIES]
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with Path("/dev/full").open("w") as full:
-        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=buffered)
     assert result.returncode == 1
     assert "error: nothing can be written here" in result.stderr
     assert "itself" not in result.stderr
