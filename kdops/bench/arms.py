@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kdops.errors import UsageError
 
 REFERENCE = "autoregressive"
+MOST_ARMS = 10
+"""More have no drift-balanced order that could be drawn in a moment, and take a host for a day."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class Arm:
 def parse(profiles: Sequence[str], settings: Sequence[str]) -> tuple[Arm, ...]:
     """Return the arms of `kdops ab PROFILES --set [arm:]key=v1,v2`; several values make several arms.
 
-    Raises UsageError for a setting that names no arm, has no value, or leaves fewer than one arm.
+    Raises UsageError for a setting that names no arm or has no value, or for more than MOST_ARMS arms.
     """
     by_profile: dict[str, dict[str, list[str]]] = {profile: {} for profile in profiles}
     for text in settings:
@@ -36,6 +39,13 @@ def parse(profiles: Sequence[str], settings: Sequence[str]) -> tuple[Arm, ...]:
             )
         for profile in [target] if target else by_profile:
             by_profile[profile][key] = values
+    many = sum(math.prod(map(len, by_profile[profile].values())) for profile in profiles)
+    if many > MOST_ARMS:
+        raise UsageError(
+            f"{many} arms in one run",
+            cause=f"at most {MOST_ARMS} are possible; every further value of a --set is an arm",
+            remedy="compare fewer at a time",
+        )
     arms: list[Arm] = []
     for profile in profiles:
         options = by_profile[profile]
