@@ -39,6 +39,7 @@ def test_keys_are_unique_and_the_default_has_a_long_generation() -> None:
         '{"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": '
         '[{"role": "system", "content": "be kind"}, {"role": "user", "content": "one"}]}}\n"two"\n',
         json.dumps([{"conversations": [{"from": "human", "value": w}]} for w in ("one", "two")]),
+        '{"prompt": "one", "id": "a\u2028b\x85"}\r\n{"prompt": "two"}\r\n',
     ],
 )
 def test_the_three_forms(tmp_path: Path, text: str) -> None:
@@ -58,6 +59,7 @@ def test_the_three_forms(tmp_path: Path, text: str) -> None:
         (b"\xff\xfe", "utf-8"),
         (b"[" * 100_000, "recursion"),
         (b'{"conversations": [{"from": "gpt", "value": "x"}]}', "entry 1"),
+        (b'{"prompt": "x \\ud800"}', "half a character"),
     ],
 )
 def test_a_bad_file_gets_a_sentence(tmp_path: Path, content: bytes, said: str) -> None:
@@ -66,6 +68,12 @@ def test_a_bad_file_gets_a_sentence(tmp_path: Path, content: bytes, said: str) -
     with pytest.raises(UsageError) as caught:
         read(path)
     assert said in caught.value.cause
+
+
+def test_a_file_without_an_end_gets_a_sentence() -> None:
+    with pytest.raises(UsageError) as caught:
+        read(Path("/dev/zero"))
+    assert "more than 256 MiB" in caught.value.cause
 
 
 def test_a_missing_file_gets_a_sentence(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,18 @@ from kdops.bench.workloads.prompts import PromptSet
 from kdops.errors import UsageError
 
 _MOST_BYTES = 256 * 1024 * 1024
+_HALF = re.compile("[\ud800-\udfff]")
 _FORMS = 'a line is {"prompt": …}, an OpenAI batch request or a ShareGPT conversation'
 
 
 def read(path: Path) -> PromptSet:
     """Return the prompts of `path`, named for the file. Raises UsageError with the line that is wrong."""
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        with path.open("rb") as file:  # its size says nothing of a device or a pipe
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
             raise _wrong(path, "it has more than 256 MiB")
-        text = path.read_bytes().decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise _wrong(path, str(error)) from error
     prompts = tuple(_prompt(path, number, entry) for number, entry in _entries(path, text))
@@ -32,7 +36,7 @@ def _entries(path: Path, text: str) -> list[tuple[int, Any]]:
     try:
         if text.lstrip().startswith("["):
             return list(enumerate(json.loads(text), 1))
-        lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+        lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     except (ValueError, RecursionError) as error:
         raise _wrong(path, str(error)) from error
     return [(number, _line(path, number, line)) for number, line in lines]
@@ -49,6 +53,10 @@ def _prompt(path: Path, number: int, entry: Any) -> str:
     found = _text(entry)
     if not isinstance(found, str) or not found.strip():
         raise _wrong(path, f"entry {number} has no prompt")
+    if _HALF.search(found):
+        raise _wrong(
+            path, f"entry {number} holds half a character (a lone surrogate), which no tokenizer takes"
+        )
     return found
 
 
