@@ -31,6 +31,10 @@ CREATE TABLE IF NOT EXISTS marks (
   PRIMARY KEY (at, host, profile, release, quantity));
 """
 
+_COLUMNS = "id, host, created, plan, state, result"
+_PATIENCE_S = 5.0
+"""Another kdops writes for milliseconds."""
+
 
 @dataclass(frozen=True)
 class StoredRun:
@@ -67,7 +71,7 @@ class Store:
         self._path = path or paths.state() / "measurements.sqlite"
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(self._path, isolation_level=None, timeout=30)
+            self._db = sqlite3.connect(self._path, isolation_level=None, timeout=_PATIENCE_S)
             self._db.executescript(_SCHEMA)
             self._db.execute("PRAGMA foreign_keys = ON")
         except (sqlite3.Error, OSError) as error:
@@ -94,10 +98,10 @@ class Store:
 
     def open_leg(self, run: str, position: int) -> int:
         """Begin an attempt at a leg; returns its number. Samples of earlier attempts stay, uncounted."""
-        rows = self._db.execute(
-            "SELECT COALESCE(MAX(attempt), 0) + 1 FROM legs WHERE run = ? AND position = ?", (run, position)
+        rows = self._read(
+            "SELECT COALESCE(MAX(attempt), 0) + 1 FROM legs WHERE run = ? AND position = ?", run, position
         )
-        attempt = int(rows.fetchone()[0])
+        attempt = int(rows[0][0])
         self._write("INSERT INTO legs VALUES (?, ?, ?, 'open', '{}')", run, position, attempt)
         return attempt
 
@@ -120,19 +124,22 @@ class Store:
         done = (
             "SELECT position, attempt, evidence FROM legs WHERE run = ? AND state = 'done' ORDER BY position"
         )
-        for position, attempt, evidence in self._db.execute(done, (run,)).fetchall():
-            rows = self._db.execute(
+        for position, attempt, evidence in self._read(done, run):
+            rows = self._read(
                 "SELECT sample FROM samples WHERE run = ? AND position = ? AND attempt = ? ORDER BY rowid",
-                (run, position, attempt),
-            )
-            found[position] = (json.loads(evidence), [json.loads(row[0]) for row in rows])
+                run, position, attempt,
+            )  # fmt: skip
+            found[position] = (self._json(evidence), [self._json(row[0]) for row in rows])
         return found
 
     def runs(self, host: str | None = None) -> list[StoredRun]:
         """Return all runs, newest first."""
         where, values = ("WHERE host = ?", (host,)) if host else ("", ())
-        rows = self._db.execute(f"SELECT * FROM runs {where} ORDER BY created DESC, rowid DESC", values)
-        return [_run(row) for row in rows]
+        chosen = f"SELECT {_COLUMNS} FROM runs {where} ORDER BY created DESC, rowid DESC"
+        return [
+            StoredRun(id_, name, created, self._json(plan), state, result and self._json(result))
+            for id_, name, created, plan, state, result in self._read(chosen, *values)
+        ]
 
     def run(self, id_: str) -> StoredRun:
         """Return the run whose id begins with `id_`. Raises UsageError when none or several do."""
@@ -153,10 +160,10 @@ class Store:
 
     def marks(self, host: str, profile: str) -> list[Mark]:
         """Return the host's record for a profile, oldest first."""
-        rows = self._db.execute(
-            "SELECT * FROM marks WHERE host = ? AND profile = ? ORDER BY at, rowid", (host, profile)
+        rows = self._read(
+            "SELECT * FROM marks WHERE host = ? AND profile = ? ORDER BY at, rowid", host, profile
         )
-        return [Mark(*row) for row in rows.fetchall()]
+        return [Mark(*row) for row in rows]
 
     def _write(self, statement: str, *values: Any) -> None:
         try:
@@ -169,6 +176,24 @@ class Store:
                 remedy="free space there, or set KDOPS_STATE; then `kdops ab resume`",
             ) from error
 
+    def _read(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        try:
+            return self._db.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._unreadable(str(error)) from error
 
-def _run(row: tuple[Any, ...]) -> StoredRun:
-    return StoredRun(row[0], row[1], row[2], json.loads(row[3]), row[4], row[5] and json.loads(row[5]))
+    def _json(self, text: str) -> dict[str, Any]:
+        try:
+            told = json.loads(text)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise self._unreadable(str(error)) from error
+        if not isinstance(told, dict):
+            raise self._unreadable(f"an object is due where {text[:40]!r} stands")
+        return told
+
+    def _unreadable(self, why: str) -> KdopsError:
+        return KdopsError(
+            "the measurements cannot be read",
+            cause=f"{self._path}: {why}",
+            remedy="see to that file, or set KDOPS_STATE to another folder",
+        )

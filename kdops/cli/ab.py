@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from kdops.cli.ab_bar import watching
-from kdops.cli.ab_runs import finish, list_runs, show, show_both
+from kdops.cli.ab_runs import finish, list_runs, planned, show, show_both
 from kdops.cli.config import HOST, INVENTORY, JSON, load
 from kdops.cli.output import say
 from kdops.errors import ExitCode, KdopsError, UsageError
@@ -241,7 +241,7 @@ def _resume(
     from kdops.bench import job, run
     from kdops.bench.arms import Arm
 
-    stored = store.run(id_)
+    stored = planned(id_, store, "inventory", "quick", "seed")
     plan = stored.plan
     if len(plan["arms"]) == 1:
         raise UsageError(

@@ -9,12 +9,14 @@ import typer
 from kdops import paths
 from kdops.cli import recording
 from kdops.cli.output import columns, emit, emit_json, say
-from kdops.errors import UsageError
+from kdops.errors import KdopsError, UsageError
 from kdops.text import printable
 
 if TYPE_CHECKING:
     from kdops.bench.results import RunResult
-    from kdops.store import Store
+    from kdops.store import Store, StoredRun
+
+_PLAN = ("arms", "reference", "order")
 
 
 def finish(id_: str, store: Store, as_json: bool) -> None:
@@ -29,8 +31,20 @@ def result_of(id_: str, store: Store) -> RunResult:
     """Return the result of a stored run. Raises KdopsError if legs are missing."""
     from kdops.bench import run
 
-    stored = store.run(id_)
+    stored = planned(id_, store)
     return run.result(stored, store, _floor(stored.host, stored.id, store))
+
+
+def planned(id_: str, store: Store, *needed: str) -> StoredRun:
+    """Return a stored run whose plan says the arms, their order and what is `needed`. Raises KdopsError."""
+    stored = store.run(id_)
+    if lacking := {*_PLAN, *needed} - set(stored.plan):
+        raise KdopsError(
+            f"run {stored.id} cannot be read",
+            cause=f"its plan lacks {', '.join(sorted(lacking))}: another version of kdops wrote it",
+            remedy="use the kdops that measured it, or measure again",
+        )
+    return stored
 
 
 def _kept(result: RunResult) -> dict[str, Any]:
@@ -42,7 +56,7 @@ def _kept(result: RunResult) -> dict[str, Any]:
 
 def _floor(host: str, but: str, store: Store) -> float:
     """Return the noise of the newest A/A run on the host, 0 when there was none."""
-    found = (run.result["noise"] for run in store.runs(host) if run.id != but and run.result)
+    found = (run.result.get("noise") for run in store.runs(host) if run.id != but and run.result)
     return next((float(value) for value in found if value is not None), 0.0)
 
 
@@ -83,7 +97,7 @@ def list_runs(store: Store, as_json: bool) -> None:
         return
     rows = [("RUN", "HOST", "STATE", "LEGS", "ARMS", "RESULT")]
     for one in runs:
-        arms = " ".join(arm["name"] for arm in one.plan["arms"])
+        arms = " ".join(arm["name"] for arm in one.plan.get("arms") or ())
         calls = (one.result or {}).get("calls") or {}
         said = ", ".join(f"{arm} {call}" for arm, call in calls.items())
         rows.append((one.id, one.host, one.state, f"{len(store.legs(one.id))}", arms, said))

@@ -142,9 +142,10 @@ def _evidence(
 
 def _of_run(run: str, store: Store, inventory: Path | None) -> Evidence:
     from kdops.cli import gather
+    from kdops.cli.ab_runs import planned
     from kdops.errors import KdopsError
 
-    stored = store.run(run)
+    stored = planned(run, store, "inventory")
     try:
         host = load(inventory or Path(stored.plan["inventory"])).one(stored.host)
     except KdopsError:

@@ -29,6 +29,7 @@ def test_a_run_of_bench_cannot_be_resumed(
     state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = {"arms": [{"name": "linear"}], "order": [0], "inventory": str(state / "lab.yml")}
+    plan |= {"reference": False, "quick": True, "seed": 0}
     Store().open_run("r1", "one", "2026-01-01T00:00:00+00:00", plan)
     assert call(monkeypatch, "ab", "resume", "r1") == 2
     assert "kdops bench one" in capsys.readouterr().err
@@ -48,6 +49,11 @@ def call(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
         (("ab", "linear", "--host", "one"), "one arm cannot be compared"),
         (("ab", "linear", "nosuch", "--host", "one"), "nosuch"),
         (("ab", "linear", "linear", "--host", "one", "--set", "x"), "cannot be read"),
+        (("ab", *["linear"] * 11, "--host", "one"), "11 arms in one run"),
+        (
+            ("ab", "linear", "--host", "one", "--set", "port=" + "9," * 400, "--set", "tp=" + "1," * 400),
+            "160000 arms",
+        ),
         (("ab", "linear", "linear", "--host", "one", "--prompts", "/dev/null"), "is no prompt set"),
         (("ab", "linear", "linear", "--host", "one", "--concurrency", "4,x"), "cannot be read"),
         (("ab", "linear", "linear", "--host", "one", "--concurrency", "0"), "0 streams at once"),
@@ -80,6 +86,17 @@ def test_runs_are_listed_and_an_incomplete_one_says_how_to_go_on(
     assert "3 of 3 legs are missing" in (said := capsys.readouterr().err) and "kdops ab resume r1" in said
     assert call(monkeypatch, "ab", "show", "nosuch") == 2
     assert call(monkeypatch, "ab", "compare", "r1") == 2
+
+
+@pytest.mark.parametrize("words", [("ab", "show"), ("ab", "resume"), ("diagnose", "--run")])
+def test_a_run_of_another_version_is_listed_and_gets_a_sentence(
+    state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    Store().open_run("r1", "one", "2026-01-01", {"stages": []})
+    assert call(monkeypatch, "ab", "list") == 0
+    assert "r1" in capsys.readouterr().out
+    assert call(monkeypatch, *words, "r1") == 1
+    assert "another version of kdops wrote it" in capsys.readouterr().err
 
 
 def test_two_runs_are_shown_side_by_side_without_a_verdict(

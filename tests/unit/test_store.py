@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -67,3 +69,42 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     with pytest.raises(KdopsError) as caught:
         Store(tmp_path / "m.sqlite")
     assert "m.sqlite" in caught.value.cause
+
+
+def test_a_damaged_file_is_named_when_it_is_read(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "m.sqlite"
+    for number in range(200):
+        store.open_run(f"r{number + 2}", "lab0", "2026", {"arms": ["a" * 500]})
+    store.close()
+    with path.open("r+b") as file:
+        file.seek(8192)
+        file.write(b"\xa5" * (path.stat().st_size - 8192))
+    with pytest.raises(KdopsError) as caught:
+        Store(path).runs()
+    assert "m.sqlite" in caught.value.cause and caught.value.remedy
+
+
+@pytest.mark.parametrize("plan", ["{cut", "[1]", "[" * 100_000])
+def test_a_damaged_plan_is_named(store: Store, tmp_path: Path, plan: str) -> None:
+    with sqlite3.connect(tmp_path / "m.sqlite") as raw:
+        raw.execute("UPDATE runs SET plan = ?", (plan,))
+    with pytest.raises(KdopsError) as caught:
+        store.run("r1")
+    assert caught.value.title == "the measurements cannot be read"
+
+
+def test_a_file_of_another_shape_is_named(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "o.sqlite") as raw:
+        raw.execute("CREATE TABLE runs (a, b)")
+    with pytest.raises(KdopsError) as caught:
+        Store(tmp_path / "o.sqlite").runs()
+    assert "no such column" in caught.value.cause
+
+
+def test_a_file_that_another_holds_is_waited_for_a_few_seconds_only(store: Store, tmp_path: Path) -> None:
+    holder = sqlite3.connect(tmp_path / "m.sqlite", isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    began = time.monotonic()
+    with pytest.raises(KdopsError) as caught:
+        store.runs()
+    assert "locked" in caught.value.cause and time.monotonic() - began < 10
