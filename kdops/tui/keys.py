@@ -93,7 +93,7 @@ def load(path: Path | None) -> Mapping[str, str]:
         return {}
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(
             f"the keys in {path} cannot be read", cause=str(error), remedy='write [keys], then name = "key"'
         ) from error

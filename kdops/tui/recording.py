@@ -18,6 +18,7 @@ from kdops.host.journal import Entry
 from kdops.tui.feed import Event, Failed, Heard, Lines
 
 VERSION = 1
+_END = 1e11  # seconds since the epoch: the year 5138; no NaN either
 _MANIFEST = ("profile", "files", "release")
 
 
@@ -98,6 +99,8 @@ def _event(line: str) -> Heard | Failed | Lines | None:
     try:
         raw = json.loads(line)
         host, at = str(raw["host"]), float(raw["t"])
+        if not 0 <= at < _END:
+            return None
         if "report" in raw:
             usual = raw.get("usual")
             return Heard(host, at, dict(raw["report"]), None if usual is None else float(usual))

@@ -46,6 +46,14 @@ def test_a_recording_holds_no_settings(tmp_path):
     assert "hf_secret" not in (tmp_path / "r").read_text()
 
 
+@pytest.mark.parametrize("when", ["NaN", "1e400", "-1", "1e308"])
+def test_an_event_of_no_time_is_left_out(tmp_path, when):
+    path = tmp_path / "r"
+    line = '{"t": %s, "host": "h", "report": {}}\n'
+    path.write_text('{"kdops": "recording", "version": 1, "hosts": ["h"]}\n' + line % when + line % 5)
+    assert [event.at for event in recording.events(path)] == [5.0]
+
+
 def test_a_recording_never_replaces_a_file(recorded):
     with pytest.raises(UsageError, match="cannot record"):
         Recorder(recorded, [])
@@ -123,6 +131,7 @@ def test_another_key(tmp_path, text):
     ("text", "said"),
     [
         ("keys", "cannot be read"),
+        ("[keys]\nquit = " + "[" * 10_000, "cannot be read"),
         ("[other]\na = 1\n", "has no table"),
         ("keys = 1\n", "has no table"),
         ('[keys]\n"fleet.sorts" = "x"\n', "did you mean 'fleet.sort'"),
