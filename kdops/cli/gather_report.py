@@ -78,8 +78,8 @@ def _evidence(host: str, texts: Mapping[str, str], read: Journal | None) -> Evid
     settings = manifest.get("settings")
     info = _json(texts.get("server_info.json")) or None
     bench = _json(texts.get("bench.json"))
-    bench = bench if "arms" in bench else bench.get("document") or {}
-    told = measured.from_document(bench) if bench else None
+    inner = bench if "arms" in bench else bench.get("document")
+    told = measured.from_document(inner) if isinstance(inner, dict) and inner else None
     if told is None and "bench.json" not in absent:
         absent["bench.json"] = "no result in it"
     return Evidence(

@@ -170,3 +170,11 @@ def test_remedies_name_commands_that_exist() -> None:
     texts += [finding.remedy for case in rules.CASES.values() for finding in diagnose(case)]
     named = {word for text in texts for word in re.findall(r"kdops (\w+) (?:HOST|ct200|linear)", text)}
     assert named - set(COMMANDS.commands) == set()
+
+
+@pytest.mark.parametrize("bench", ['{"document": [1]}', '{"document": "x"}', '{"document": null}', "[]", "{"])
+def test_an_archive_whose_measurement_is_odd(tmp_path: Path, bench: str) -> None:
+    path = archive(tmp_path / "r.tar.gz", {"journal.txt": "x\n", "bench.json": bench})
+    done = kdops("--report", str(path), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["absent"]["bench.json"] == "no result in it"
