@@ -166,6 +166,11 @@ def _known(variable: str, origin: Origin, problems: list[Problem], *, of_host: b
         return None
     if variable.startswith(_PREFIX) and key in SETTINGS:
         return key
+    if variable in _OTHER:
+        problems.append(
+            Problem(origin, f"{variable} is no setting of an engine; set it for the host, in the inventory")
+        )
+        return None
     known = [_PREFIX + name for name in SETTINGS]
     problems.append(Problem(origin, f"unknown key {variable!r}{nearest(variable, known + list(_OTHER))}"))
     return None

@@ -99,6 +99,7 @@ def test_config_without_known_shape_says_so(kdops, tmp_path: Path) -> None:
         (["config", "ct200", "--set", "page_size"], "KEY=VALUE"),
         (["config", "ct200", "--set", "pagesize=1"], "did you mean 'engine_page_size'"),
         (["config", "ct200", "--set", "page_size=big"], "whole number"),
+        (["config", "ct200", "--set", "engine_model_facts=x"], "is no setting of an engine"),
         (["config", "ct200", "-i", "/nonexistent.yml"], "does not exist"),
         (["render", "ct200", "--out", "/dev/null/x"], "cannot write"),
     ],
