@@ -13,3 +13,8 @@ _UNSAFE = re.compile(
 def printable(text: str) -> str:
     """Return `text` with every character that could act on a terminal made visible (ESC becomes \\x1b)."""
     return _UNSAFE.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def json_printable(line: str) -> str:
+    """Return a line of JSON that means the same, with every such character as JSON's own escape."""
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", line)

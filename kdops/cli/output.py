@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kdops.errors import KdopsError
-from kdops.text import printable
+from kdops.text import json_printable, printable
 
 
 def emit(text: str) -> None:
@@ -17,8 +17,10 @@ def emit(text: str) -> None:
 
 
 def emit_json(value: Any) -> None:
-    """Write one JSON document to stdout (no NaN: a consumer must be able to parse it)."""
-    print(json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False))
+    """Write one JSON document to stdout (no NaN: a consumer must be able to parse it). What could act on a
+    terminal is escaped."""
+    told = json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False)
+    print("\n".join(map(json_printable, told.split("\n"))))
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:

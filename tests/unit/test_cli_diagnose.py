@@ -178,3 +178,10 @@ def test_an_archive_whose_measurement_is_odd(tmp_path: Path, bench: str) -> None
     done = kdops("--report", str(path), "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["absent"]["bench.json"] == "no result in it"
+
+
+def test_json_keeps_what_could_act_on_a_terminal_escaped() -> None:
+    line = "torch.OutOfMemoryError: CUDA out of memory. \x9b31m\u202e\u2028\x7f é Tried to allocate 1 GiB\n"
+    out = kdops("--journal", "-", "--json", stdin=line.encode()).stdout.decode()
+    assert not {"\x9b", "\u202e", "\u2028", "\x7f"} & set(out)
+    assert "9b31m" in json.dumps(json.loads(out))
