@@ -38,6 +38,8 @@ def test_keys_are_unique_and_the_default_has_a_long_generation() -> None:
         '{"prompt": "one"}\n{"text": "two"}\n\n',
         '{"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": '
         '[{"role": "system", "content": "be kind"}, {"role": "user", "content": "one"}]}}\n"two"\n',
+        '{"body": {"messages": [{"role": "user", "content": [{"type": "text", "text": "o"}, {"type": "text", '
+        '"text": "ne"}]}]}}\n"two"\n',
         json.dumps([{"conversations": [{"from": "human", "value": w}]} for w in ("one", "two")]),
         '{"prompt": "one", "id": "a\u2028b\x85"}\r\n{"prompt": "two"}\r\n',
     ],
@@ -59,6 +61,7 @@ def test_the_three_forms(tmp_path: Path, text: str) -> None:
         (b"\xff\xfe", "utf-8"),
         (b"[" * 100_000, "recursion"),
         (b'{"conversations": [{"from": "gpt", "value": "x"}]}', "entry 1"),
+        (b'{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}', "entry 1"),
         (b'{"prompt": "x \\ud800"}', "half a character"),
     ],
 )

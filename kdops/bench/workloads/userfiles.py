@@ -66,7 +66,7 @@ def _text(entry: Any) -> Any:
     if isinstance(body := entry.get("body"), dict):  # OpenAI batch: custom_id, method, url, body
         entry = body
     if isinstance(turns := entry.get("messages"), list):
-        return _first(turns, "role", "user", "content")
+        return _joined(_first(turns, "role", "user", "content"))
     if isinstance(turns := entry.get("conversations"), list):
         return _first(turns, "from", "human", "value")
     return entry.get("prompt", entry.get("text"))
@@ -75,6 +75,15 @@ def _text(entry: Any) -> Any:
 def _first(turns: list[Any], who: str, speaker: str, what: str) -> Any:
     spoken = (turn.get(what) for turn in turns if isinstance(turn, dict) and turn.get(who) == speaker)
     return next(spoken, None)
+
+
+def _joined(content: Any) -> Any:
+    """OpenAI's content is a text, or a list of parts; parts that are no text (pictures) cannot be sent."""
+    if not isinstance(content, list):
+        return content
+    found = (part.get("text") for part in content if isinstance(part, dict))
+    texts = [text for text in found if isinstance(text, str)]
+    return "".join(texts) if len(texts) == len(content) else None
 
 
 def _wrong(path: Path, cause: str) -> UsageError:
