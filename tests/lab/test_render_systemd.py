@@ -62,7 +62,7 @@ def put(connection: HostConnection, files: FileSet) -> str:
 def test_values_arrive_unchanged_at_the_process(clean_host: Any) -> None:
     lab = clean_host("lab0")
     host = find(lab, "lab0")
-    extra = {"served-x": "q'\"%h $HOME\n#", "list-x": ["a b", "%i"]}
+    extra = {"weight-version": "q'\"%h $HOME\n#", "lora-paths": ["a b", "%i"]}
     changes = {"environment": NASTY, "extra_args": extra, "api_key_file": "/unused"}
     config = dataclasses.replace(engine_config(host, "ddtree", changes), service="round-trip")
     files = render(config, host, "e" * 64, lock_digest(lock_file("cpu")))
