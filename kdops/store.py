@@ -132,6 +132,11 @@ class Store:
             found[position] = (self._json(evidence), [self._json(row[0]) for row in rows])
         return found
 
+    def finished(self) -> dict[str, int]:
+        """Return run → how many legs are finished, of the runs that have one."""
+        done = "SELECT run, COUNT(DISTINCT position) FROM legs WHERE state = 'done' GROUP BY run"
+        return dict(self._db.execute(done).fetchall())
+
     def runs(self, host: str | None = None) -> list[StoredRun]:
         """Return all runs, newest first."""
         where, values = ("WHERE host = ?", (host,)) if host else ("", ())

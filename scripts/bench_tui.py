@@ -29,6 +29,7 @@ from bench_cli import machine
 from kdops.fleet import Host, SshTarget
 from kdops.fleet.gpus import BY_ID
 from kdops.host.journal import entries
+from kdops.tui import start
 from kdops.tui.app import Dashboard
 from kdops.tui.feed import Event, Heard, Inbox
 from kdops.tui.live import Live
@@ -227,6 +228,7 @@ def main() -> None:
         write_journal(options.write_journal)
     where = machine()
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout
+    start.settle()
     presses, rate = asyncio.run(key_to_paint(options.seconds))
     shares = {view: asyncio.run(cpu(options.seconds / 2, view)) for view in ("fleet", "host")}
     seen = asyncio.run(memory(options.replay))

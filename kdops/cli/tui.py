@@ -70,4 +70,5 @@ def tui(
     if once:
         emit(start.frame(dashboard))
     else:
+        start.settle()
         dashboard.run()

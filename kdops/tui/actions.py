@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,12 +14,12 @@ from kdops.deploy import bundle as bundles
 from kdops.deploy import client, rollback
 from kdops.deploy.bundle import Bundle
 from kdops.deploy.progress import Display
-from kdops.errors import KdopsError
+from kdops.errors import ExitCode, KdopsError
 from kdops.fleet import EngineConfig, Host, profile_names
 from kdops.host import HostConnection, service
 from kdops.host.status import UnitState
 from kdops.text import printable
-from kdops.tui.process import follow
+from kdops.tui.process import COMMAND, follow
 
 WHY = "from kdops tui"
 
@@ -154,7 +153,11 @@ def _command(name: str, host: Host) -> Prepared:
     arguments = [name, host.name, "-i", str(host.inventory)]
 
     def run(display: Display) -> str:
-        code = follow([sys.executable, "-m", "kdops.cli.main", *arguments], display.note)
+        code = follow([*COMMAND, *arguments], display.note)
+        if name == "check" and code == ExitCode.REFUSED:
+            raise KdopsError(
+                "a deploy would be refused", cause="the failing checks above", remedy="the remedy of each"
+            )
         if code:
             raise KdopsError(
                 f"kdops {name} ended with exit code {code}", cause="see above", remedy="as it says"

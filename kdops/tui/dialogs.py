@@ -101,7 +101,12 @@ class Tell(ModalScreen[None]):
 class Running(ModalScreen[None]):
     """The progress of one action: the phases of the CLI's bar and what stays above it. esc hides it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [_CLOSE, Binding("q", "dismiss(None)", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        _CLOSE,
+        Binding("q", "dismiss(None)", show=False),
+        Binding("j", "scroll(1)", show=False),
+        Binding("k", "scroll(-1)", show=False),
+    ]
 
     def __init__(self, title: str, command: str) -> None:
         super().__init__()
@@ -147,7 +152,10 @@ class Running(ModalScreen[None]):
         self.note(text, "bold green" if ok else "bold red")
         if self.is_mounted:
             self.query_one("#phase", Static).update("")
-            self.query_one("#hint", Static).update("esc closes")
+            self.query_one("#hint", Static).update("esc closes, j and k scroll")
+
+    def action_scroll(self, by: int) -> None:
+        self.query_one(RichLog).scroll_relative(y=by, animate=False)
 
     def _write(self, text: str, style: str) -> None:
         self.query_one(RichLog).write(Text(printable(text), style=style))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -14,6 +14,9 @@ from kdops.host.journal import Entry
 
 MOST = 100_000
 _SLACK = 10_000
+_Row = tuple[str, float, str, int, str, int | None, str]
+"""An entry's fields. Python's collector passes over a plain tuple of these; 100,000 objects stop it, and with
+it the screen, for a twentieth of a second every few seconds."""
 
 
 class Mode(StrEnum):
@@ -46,19 +49,18 @@ class Filter:
             return "it is not UTF-8"
         return ""
 
-    def matcher(self) -> Callable[[Entry], bool]:
-        """Return the test; a broken regular expression matches nothing."""
+    def matcher(self) -> Callable[[str, int], bool]:
+        """Return the test of a message and its priority; a broken regular expression matches nothing."""
         if self.problem():
-            return lambda _: False
+            return lambda message, of: False
         search, priority = self.pattern.search, self.priority
         if not self.text:
-            return lambda entry: entry.priority <= priority
+            return lambda message, of: of <= priority
         if self.mode is Mode.REGEX:  # a lone surrogate is no text for RE2
-            return lambda entry: (
-                entry.priority <= priority
-                and search(entry.message.encode(errors="replace").decode()) is not None
+            return lambda message, of: (
+                of <= priority and search(message.encode(errors="replace").decode()) is not None
             )
-        return lambda entry: entry.priority <= priority and search(entry.message) is not None
+        return lambda message, of: of <= priority and search(message) is not None
 
     @property
     def pattern(self) -> re.Pattern[str] | re2._Regexp[str]:
@@ -79,22 +81,28 @@ class Filter:
 class JournalLines:
     """At least the newest MOST entries, each with a number that never changes; `matching` are numbers.
 
-    lost: entries dropped because newer ones came. A new filter is worked through with `work`, newest first.
+    A new filter is worked through with `work`, newest first.
     """
 
     filter: Filter = field(default_factory=Filter)
     first: int = 0
-    entries: list[Entry] = field(default_factory=list)
     matching: list[int] = field(default_factory=list)
+    _rows: list[_Row] = field(default_factory=list)
     _unread: int = 0
 
     def __post_init__(self) -> None:
         self._matches = self.filter.matcher()
 
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return (Entry(*row) for row in self._rows)
+
     @property
     def end(self) -> int:
         """The number that the next entry gets."""
-        return self.first + len(self.entries)
+        return self.first + len(self._rows)
 
     @property
     def pending(self) -> int:
@@ -104,16 +112,18 @@ class JournalLines:
     def entry(self, number: int) -> Entry | None:
         """Return the entry of that number, None if it has been dropped."""
         at = number - self.first
-        return self.entries[at] if 0 <= at < len(self.entries) else None
+        return Entry(*self._rows[at]) if 0 <= at < len(self._rows) else None
 
     def add(self, new: Sequence[Entry]) -> None:
         """Append entries; the oldest go once there are more than MOST (and some)."""
         number, matches = self.end, self._matches
-        self.entries.extend(new)
-        self.matching.extend(number + i for i, entry in enumerate(new) if matches(entry))
-        if len(self.entries) > MOST + _SLACK:
-            gone = len(self.entries) - MOST
-            del self.entries[:gone]
+        self._rows.extend(
+            (e.cursor, e.time, e.message, e.priority, e.identifier, e.pid, e.invocation) for e in new
+        )
+        self.matching.extend(number + i for i, e in enumerate(new) if matches(e.message, e.priority))
+        if len(self._rows) > MOST + _SLACK:
+            gone = len(self._rows) - MOST
+            del self._rows[:gone]
             self.first += gone
             del self.matching[: bisect_left(self.matching, self.first)]
 
@@ -128,7 +138,7 @@ class JournalLines:
         if not self.pending:
             return
         start = max(self.first, self._unread - most)
-        part = self.entries[start - self.first : self._unread - self.first]
-        found = [start + i for i, entry in enumerate(part) if self._matches(entry)]
+        part = self._rows[start - self.first : self._unread - self.first]
+        found = [start + i for i, row in enumerate(part) if self._matches(row[2], row[3])]
         self.matching[:0] = found
         self._unread = start

@@ -106,7 +106,7 @@ class JournalView(Vertical):
             "  following" if self.widget.cursor is None else "  paused",
             style=colours.ok if self.widget.cursor is None else colours.warning,
         )
-        text.append(f"  {len(lines.entries):,} of {MOST:,} lines kept", style=colours.dim)
+        text.append(f"  {len(lines):,} of {MOST:,} lines kept", style=colours.dim)
         if shown.text or shown.priority < 7:
             text.append(f"  {len(lines.matching):,} match", style=colours.accent)
         if shown.text:

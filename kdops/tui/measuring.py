@@ -23,7 +23,7 @@ class Measuring:
     def __init__(self, app: Dashboard) -> None:
         self._app = app
         self._runs: list[RunLine] = []
-        self._about: tuple[str, list[str]] = ("", [])
+        self._about: tuple[RunLine | None, list[str]] = (None, [])
         self._busy = False
 
     @property
@@ -36,24 +36,26 @@ class Measuring:
         if self._busy:
             return
         self._busy = True
-        chosen = self._app.screen_stack[0].query_one(AbView).chosen
+        chosen, (before, said) = self._app.screen_stack[0].query_one(AbView).chosen, self._about
 
-        def read() -> tuple[list[RunLine], str, list[str]]:
+        def read() -> tuple[list[RunLine], RunLine | None, list[str]]:
             store = Store()
             try:
                 runs = listing(store)
-                id_ = chosen if chosen in [one.id for one in runs] else runs[0].id if runs else ""
-                return runs, id_, about(store, id_) if id_ else []
+                line = next((one for one in runs if one.id == chosen), runs[0] if runs else None)
+                if line is None or line == before:  # a report is worked out once, not every second
+                    return runs, line, said if line else []
+                return runs, line, about(store, line.id)
             finally:
                 store.close()
 
-        def then(found: tuple[list[RunLine], str, list[str]] | Exception) -> None:
+        def then(found: tuple[list[RunLine], RunLine | None, list[str]] | Exception) -> None:
             self._busy = False
             if isinstance(found, Exception):
                 why = f"{found.title}: {found.cause}" if isinstance(found, KdopsError) else str(found)
-                self._about = ("", [why])
+                self._about = (None, [why])
             else:
-                self._runs, self._about = found[0], (found[1], found[2])
+                self._runs, self._about = found[0], found[1:]
 
         self._app.background.run(read, then)
 

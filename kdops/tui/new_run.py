@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shlex
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -26,7 +25,7 @@ from kdops.text import printable
 from kdops.tui import actions
 from kdops.tui.actions import Prepared
 from kdops.tui.dialogs import Choose
-from kdops.tui.process import follow
+from kdops.tui.process import COMMAND, follow
 
 if TYPE_CHECKING:
     from kdops.tui.app import Dashboard
@@ -111,7 +110,7 @@ def prepare(host: Host, names: Sequence[str], *, quick: bool) -> Prepared:
 
 
 def _run(command: Sequence[str], display: Display) -> str:
-    code = follow([sys.executable, "-m", "kdops.cli.main", *command], display.note)
+    code = follow([*COMMAND, *command], display.note)
     if code and code not in _NO_VERDICT:
         raise KdopsError(
             f"kdops ab ended with exit code {code}",

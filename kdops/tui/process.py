@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+COMMAND = (sys.executable, "-P", "-m", "kdops.cli.main")
+"""This kdops, whatever lies in the folder that the dashboard was started in."""
 _LOOK_S = 0.2
 
 

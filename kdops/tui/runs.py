@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kdops.bench.arms import REFERENCE
 from kdops.bench.leg import Leg, analyse
 from kdops.bench.rates import mean_log
 from kdops.cli.ab_runs import result_of
@@ -50,12 +51,13 @@ class Estimate:
 
 def listing(store: Store) -> list[RunLine]:
     """Return all runs, newest first."""
+    finished = store.finished()
     return [
         RunLine(
             one.id,
             one.host,
             one.state,
-            len(store.legs(one.id)),
+            finished.get(one.id, 0),
             len(one.plan["order"]) + bool(one.plan["reference"]),
             tuple(arm["name"] for arm in one.plan["arms"]),
         )
@@ -64,12 +66,19 @@ def listing(store: Store) -> list[RunLine]:
 
 
 def about(store: Store, id_: str) -> list[str]:
-    """Return the lines about one run: its report, else how far it is and what its legs say so far."""
+    """Return the lines about one run: its report, else how far it is and what its legs say so far.
+
+    A run that is marked as running has no report before what served is restored.
+    """
     stored = store.run(id_)
+    if stored.state == "running":
+        return [*_so_far(stored, store), "", f"if nothing measures it any more: kdops ab resume {stored.id}"]
     try:
         found = result_of(stored.id, store)
     except KdopsError as error:
-        return [f"{error.title}: {error.cause}", *_so_far(stored, store), "", f"remedy: {error.remedy}"]
+        return [
+            f"{error.title}: {error.cause}", "", *_so_far(stored, store), "", f"remedy: {error.remedy}",
+        ]  # fmt: skip
     together = terminal.together(found)
     return [
         *columns(terminal.rows(found)),
@@ -80,25 +89,53 @@ def about(store: Store, id_: str) -> list[str]:
 
 
 def _so_far(stored: StoredRun, store: Store) -> list[str]:
-    plan = stored.plan
+    """Return a line a leg in the order they run, then the estimates."""
+    from kdops.bench.verdict import REFERENCE_LEG  # it brings scipy
+
+    plan, measured = stored.plan, store.legs(stored.id)
     legs = {}
-    for position, (evidence, samples) in store.legs(stored.id).items():
-        if position >= 0:
-            arm = plan["arms"][plan["order"][position]]
+    for position, (evidence, samples) in measured.items():
+        if position != REFERENCE_LEG:
+            arm = _arm(plan, position)
             legs[position] = analyse(
                 arm["name"], position, speculates=bool(arm["speculates"]), samples=samples, evidence=evidence
             )
+    wanted = [*([REFERENCE_LEG] if plan["reference"] else []), *range(len(plan["order"]))]
+    missing = [position for position in wanted if position not in measured]
+    now = missing[0] if missing and stored.state == "running" else None
+    rows = [("LEG", "ARM", "TOK/S")]
+    for number, position in enumerate(wanted, 1):
+        if position in legs:
+            rate = _rate(plan, legs[position])
+            told = "a prompt set is missing" if rate is None else f"{math.exp(rate):.1f}"
+        else:
+            told = "measured now" if position == now else "measured" if position in measured else "-"
+        reference = position == REFERENCE_LEG
+        name = f"{REFERENCE} (reference)" if reference else str(_arm(plan, position)["name"])
+        rows.append((str(number), name, told))
     found = [one.words for one in estimates(plan, legs)]
-    return ["", *found] if found else []
+    return [*columns(rows), *(["", *found] if found else [])]
+
+
+def _arm(plan: Mapping[str, Any], position: int) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = plan["arms"][plan["order"][position]]
+    return found
+
+
+def _rate(plan: Mapping[str, Any], leg: Leg) -> float | None:
+    """Return the mean of the logarithms of the sets' tokens/s, None if a set is missing."""
+    sets: Sequence[str] = plan["sets"]
+    if not all(name in leg.stages for name in sets):
+        return None
+    return mean_log(leg.stages[name].tokens_per_second for name in sets)
 
 
 def estimates(plan: Mapping[str, Any], legs: Mapping[int, Leg]) -> list[Estimate]:
     """Return the estimate of each candidate that has a leg, as the baseline has. Pure."""
-    sets: Sequence[str] = plan["sets"]
     values: dict[int, list[float]] = {}
     for position, leg in sorted(legs.items()):
-        if all(name in leg.stages for name in sets):
-            value = mean_log(leg.stages[name].tokens_per_second for name in sets)
+        value = _rate(plan, leg)
+        if value is not None:
             values.setdefault(plan["order"][position], []).append(value)
     base = values.get(0)
     if not base:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -14,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deploying import Deployer, standin_tree, until, write_inventory
 from textual.pilot import Pilot
+from textual.widgets import OptionList, SelectionList
 
 from kdops import fleet, paths
 from kdops.tui import start
 from kdops.tui.app import Dashboard
 from kdops.tui.details import Details
-from kdops.tui.dialogs import Ask, Running
+from kdops.tui.dialogs import Ask, Choose, Running
+from kdops.tui.new_run import Arms
 
 if TYPE_CHECKING:
     from conftest import LabHandle
@@ -44,9 +47,15 @@ def kdops(lab: LabHandle, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture
-def drive(kdops: Deployer, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Call it with a test of the dashboard over both hosts, driven by keys."""
+def drive(kdops: Deployer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Call it with a test of the dashboard over both hosts, driven by keys.
+
+    It runs in a folder of its own; commands that it starts have the stand-in engine too.
+    """
     monkeypatch.setattr(paths, "data", lambda name: kdops.tree / name)
+    monkeypatch.setenv("PYTHONPATH", str(kdops.tree))
+    monkeypatch.setenv("KDOPS_STATE", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
     def run(test: Callable[[Driver], Awaitable[None]], **options: Any) -> None:
@@ -88,8 +97,6 @@ class Driver:
         await self.pick(action)
 
     async def pick(self, id_: str) -> None:
-        from textual.widgets import OptionList
-
         await self.pilot.pause()
         options = self.app.screen.query_one(OptionList)
         options.highlighted = options.get_option_index(id_)
@@ -194,6 +201,40 @@ def test_what_fails_is_told_with_its_remedy(kdops: Deployer, drive: Callable[...
     drive(test)
 
 
+def test_check_diagnose_and_report_read_a_host(
+    kdops: Deployer, drive: Callable[..., None], tmp_path: Path
+) -> None:
+    before = invocation(kdops, "lab1")
+
+    async def test(driver: Driver) -> None:
+        await driver.choose("lab1", "check")
+        lines = await driver.ended("kdops check has ended")
+        assert lines[0].split() == ["STATE", "CHECK", "FOUND"], lines
+        assert lines[-2].endswith("a deploy would be tried") and not any("remedy:" in one for one in lines)
+
+        kdops.lab.ssh("lab1", "for d in /var/cache/kdtree/*-*/; do install -d -o root -m 700 $d/triton; done")
+        try:
+            await driver.choose("lab1", "check")
+            lines = await driver.ended("a deploy would be refused")
+        finally:
+            kdops.lab.ssh("lab1", "rmdir /var/cache/kdtree/*-*/triton")
+        assert "user kdtree cannot write its cache" in lines[1] and "chown -R kdtree" in lines[2], lines
+
+        await driver.choose("lab1", "diagnose")
+        lines = await driver.ended("kdops diagnose has ended")
+        assert lines[0].startswith("lab1 linear: ") and "finding" in lines[0], lines
+
+        await driver.choose("lab1", "report")
+        lines = await driver.ended("kdops report has ended")
+        (archive,) = tmp_path.glob("kdops-report-lab1-*.tar.gz")
+        assert lines[0] == archive.name, lines
+        with tarfile.open(archive) as file:
+            assert any("journal" in name for name in file.getnames())
+
+    drive(test, write=False)
+    assert invocation(kdops, "lab1") == before, "it is only read"
+
+
 def test_read_only_offers_nothing_that_changes_a_host(kdops: Deployer, drive: Callable[..., None]) -> None:
     async def test(driver: Driver) -> None:
         await driver.press("a")
@@ -232,24 +273,23 @@ def test_the_host_view_asks_for_settings_unit_and_score(kdops: Deployer, drive: 
 def test_the_journal_loses_no_line_and_shares_the_connection(
     kdops: Deployer, drive: Callable[..., None]
 ) -> None:
-    def sessions() -> set[str]:
-        """Processes of SSH sessions, this question's own ($PPID) left out."""
-        return set(kdops.lab.ssh("lab0", "pgrep -f '[s]shd: root@' | grep -vx $PPID", check=False).split())
+    def sessions() -> int:
+        return int(kdops.lab.ssh("lab0", "pgrep -fc 'sshd: root@'"))
 
-    others = sessions()
+    alone = sessions()
 
     async def test(driver: Driver) -> None:
         app = driver.app
         await driver.press("3")
         lines = app.journal.widget.lines
-        await driver.until(lambda: lines.entries, "the first lines")
-        assert len(sessions() - others) == 1, "sampler and journal are one connection"
+        await driver.until(lambda: len(lines), "the first lines")
+        assert sessions() == alone + 1, "sampler and journal are one connection"
         kdops.lab.ssh("lab0", "systemctl restart kdtree-lab0")
         now = invocation(kdops, "lab0")
-        await driver.until(lambda: any(entry.invocation == now for entry in lines.entries), "the new start")
+        await driver.until(lambda: any(entry.invocation == now for entry in lines), "the new start")
         there = int(kdops.lab.ssh("lab0", "journalctl -q -u kdtree-lab0 -o cat | wc -l"))
-        await driver.until(lambda: len(lines.entries) == there, f"{there} lines")
-        assert len({entry.cursor for entry in lines.entries}) == there
+        await driver.until(lambda: len(lines) == there, f"{there} lines")
+        assert len({entry.cursor for entry in lines}) == there
 
     drive(test)
 
@@ -272,10 +312,7 @@ def test_a_cut_link_and_its_return(kdops: Deployer, drive: Callable[..., None]) 
 
 
 @pytest.mark.matrix
-def test_polling_pauses_while_a_comparison_measures(
-    kdops: Deployer, drive: Callable[..., None], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("KDOPS_STATE", str(tmp_path / "state"))
+def test_polling_pauses_while_a_comparison_measures(kdops: Deployer, drive: Callable[..., None]) -> None:
     process = kdops.start("ab", "linear", "ddtree", "--host", "lab0", "--quick", "--seed", "1")
     states = set()
 
@@ -298,12 +335,62 @@ def test_polling_pauses_while_a_comparison_measures(
     until(kdops.finished, "the transaction is over")
 
 
+@pytest.mark.matrix
+def test_a_comparison_from_the_first_key_to_its_report(kdops: Deployer, drive: Callable[..., None]) -> None:
+    until(kdops.finished, "the transaction before is over")
+    before = kdops.serves()
+    seen: set[str] = set()
+
+    async def test(driver: Driver) -> None:
+        app = driver.app
+        app.fleet.choose("lab0")
+        await driver.press("4", "n")
+        await driver.until(lambda: isinstance(app.screen, Arms), "the arms")
+        offered = app.screen.query_one(SelectionList)
+        names = [offered.get_option_at_index(i).value for i in range(offered.option_count)]
+        for name in ("linear", "ddtree"):
+            offered.highlighted = names.index(name)
+            await driver.press("space")
+        await driver.press("c")
+        await driver.until(lambda: isinstance(app.screen, Choose), "the suites")
+        await driver.pick("quick")
+        await driver.until(lambda: isinstance(app.screen, Ask), "what it costs")
+        asked = app.screen
+        assert isinstance(asked, Ask)
+        assert "lab0 serves nobody else" in asked.effect
+        assert asked.command.startswith("kdops ab linear ddtree --host lab0 --seed ")
+        assert asked.plan[0].startswith("3 starts and one to restore")
+        await driver.press("y")
+        await driver.until(lambda: isinstance(app.screen, Running), "it begins")
+        box = app.screen
+        assert isinstance(box, Running)
+        await driver.press("escape")
+
+        def over() -> bool:
+            seen.update(app.measuring.said)
+            return box.ended
+
+        await driver.until(over, "the comparison ends", 300)
+        said = [text for text, _ in box.said]
+        assert said[-1].startswith("measured: no verdict"), said
+        assert any(line.startswith("leg 2 of 3: ") for line in said), said
+        await driver.until(lambda: "exploratory: one start an arm" in app.measuring.said, "its report")
+        await driver.until(lambda: "identical" in start.text_of(app), "the report is drawn")
+        assert "3/3" in start.text_of(app) and "done" in start.text_of(app)
+        assert not any("not a verdict" in line for line in app.measuring.said)
+
+    drive(test)
+    assert any("measured now" in line for line in seen), seen
+    assert any(line.startswith("ddtree: × ") and line.endswith("not a verdict yet") for line in seen), seen
+    assert kdops.serves() == before
+
+
 def test_record_then_replay_and_one_frame(kdops: Deployer, drive: Callable[..., None], tmp_path: Any) -> None:
     path = tmp_path / "session.jsonl"
 
     async def test(driver: Driver) -> None:
         await driver.press("3")
-        await driver.until(lambda: driver.app.journal.widget.lines.entries, "the first lines")
+        await driver.until(lambda: driver.app.journal.widget.lines, "the first lines")
         await driver.pilot.pause(1.0)
 
     drive(test, record=path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from kdops.tui import actions
 from kdops.tui.actions import Prepared
 from kdops.tui.dialogs import Ask, Choose, Running
 from kdops.tui.findings import Diagnosis, draw
+from kdops.tui.process import COMMAND, follow
 from kdops.tui.themes import DARK, colours
 
 pytestmark = pytest.mark.unit
@@ -120,6 +122,60 @@ def test_an_action_that_fails_says_why_and_what_to_do(prepared):
         assert "| line 1" in text and "cause: \\x1b[31mno memory" in text and "remedy: lower it" in text
 
     dashboard(test)
+
+
+def test_what_a_long_action_said_first_can_be_read(prepared):
+    def work(display: Display) -> str:
+        for n in range(100):
+            display.note(f"check {n}.")
+        return "done"
+
+    prepared(work, ask=False)
+
+    async def test(app, pilot):
+        await open_menu(app, pilot)
+        await pilot.press("enter")
+        await wait(app, pilot, Running)
+        for _ in range(100):
+            if "scroll" in await shown(app, pilot):
+                break
+            await pilot.pause(0.02)
+        assert "check 99." in await shown(app, pilot)
+        await pilot.press("k", "k")
+        text = await shown(app, pilot)
+        assert "done" not in text and "check 99." not in text and "check 98." in text
+        await pilot.press("home")
+        assert "check 0." in await shown(app, pilot)
+
+    dashboard(test)
+
+
+def test_a_refused_check_is_an_answer(monkeypatch):
+    script = "print('fail  disk'); raise SystemExit(5)"
+    monkeypatch.setattr(actions, "COMMAND", (sys.executable, "-c", script))
+    said: list[str] = []
+
+    class Lines:
+        def note(self, text: str) -> None:
+            said.append(text)
+
+        def show(self, now: Now) -> None:
+            pytest.fail("it has no phases")
+
+    with pytest.raises(KdopsError) as refused:
+        actions.prepare("check", HOST).run(Lines())
+    assert said == ["fail  disk"]
+    assert refused.value.title == "a deploy would be refused"
+    with pytest.raises(KdopsError, match="kdops report ended with exit code 5"):
+        actions.prepare("report", HOST).run(Lines())
+
+
+def test_a_command_is_of_this_kdops_whatever_the_folder_holds(monkeypatch, tmp_path):
+    (tmp_path / "kdops").mkdir()
+    (tmp_path / "kdops/__init__.py").write_text("raise SystemExit('another kdops')")
+    monkeypatch.chdir(tmp_path)
+    said: list[str] = []
+    assert follow([*COMMAND, "--help"], said.append) == 0, said
 
 
 def test_nothing_is_asked_when_the_host_says_no(monkeypatch):
