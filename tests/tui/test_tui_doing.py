@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 import session
 from test_tui_app import Script, run, shown
+from textual.widgets import OptionList, SelectionList
 
 from kdops.deploy.progress import Display, Now
 from kdops.errors import KdopsError
 from kdops.fleet import Host, SshTarget
 from kdops.fleet.gpus import BY_ID
-from kdops.tui import actions
+from kdops.tui import actions, new_run
 from kdops.tui.actions import Prepared
 from kdops.tui.dialogs import Ask, Choose, Running
 from kdops.tui.findings import Diagnosis, draw
@@ -170,6 +171,56 @@ def test_a_refused_check_is_an_answer(monkeypatch):
         actions.prepare("report", HOST).run(Lines())
 
 
+@pytest.mark.parametrize(
+    ("chosen", "suite", "expected"),
+    [
+        (("ddtree", "linear"), "quick", (["ddtree", "linear"], True)),
+        (("linear",), "full", (["linear", "linear"], False)),
+    ],
+)
+def test_a_comparison_is_chosen_with_its_baseline_first(monkeypatch, tmp_path, chosen, suite, expected):
+    monkeypatch.setenv("KDOPS_STATE", str(tmp_path))
+    asked = []
+
+    def prepare(host: Host, names: list[str], *, quick: bool) -> Prepared:
+        asked.append((names, quick))
+        return Prepared("compare", "kdops ab", "it serves nobody else", ["the cost"], lambda _: "measured")
+
+    monkeypatch.setattr(new_run, "prepare", prepare)
+
+    async def test(app, pilot):
+        await pilot.press("4", "n")
+        await wait(app, pilot, new_run.Arms)
+        offered = app.screen.query_one(SelectionList)
+        names = [offered.get_option_at_index(i).value for i in range(offered.option_count)]
+        assert names == actions.profiles(HOST)
+        for name in chosen:
+            offered.highlighted = names.index(name)
+            await pilot.press("space")
+        await pilot.press("c")
+        await wait(app, pilot, Choose)
+        app.screen.query_one(OptionList).highlighted = ("full", "quick").index(suite)
+        await pilot.press("enter")
+        await wait(app, pilot, Ask)
+        assert asked == [expected]
+        assert "the cost" in await shown(app, pilot)
+        await pilot.press("y")
+        await wait(app, pilot, Running)
+
+    dashboard(test)
+
+
+def test_a_comparison_needs_write(monkeypatch, tmp_path):
+    monkeypatch.setenv("KDOPS_STATE", str(tmp_path))
+
+    async def test(app, pilot):
+        await pilot.press("4", "n")
+        assert "a comparison takes the host" in await shown(app, pilot)
+        assert len(app.screen_stack) == 1
+
+    dashboard(test, write=False)
+
+
 def test_a_command_is_of_this_kdops_whatever_the_folder_holds(monkeypatch, tmp_path):
     (tmp_path / "kdops").mkdir()
     (tmp_path / "kdops/__init__.py").write_text("raise SystemExit('another kdops')")
@@ -203,8 +254,6 @@ def test_read_only_lets_nothing_be_chosen_that_changes_a_host(prepared):
         await open_menu(app, pilot)
         text = await shown(app, pilot)
         assert text.count("needs --write") == 6
-        from textual.widgets import OptionList
-
         app.screen.query_one(OptionList).highlighted = 2
         await pilot.press("enter")
         await pilot.pause()
