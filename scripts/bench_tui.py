@@ -42,6 +42,7 @@ PAINT_LIMIT = 0.100
 CPU_LIMIT = 0.15
 GROWTH_LIMIT = 0.05
 KEYS = ("j", "k")
+BETWEEN = "from view to view"
 
 
 class Painted(Dashboard):
@@ -144,14 +145,16 @@ async def key_to_paint(seconds: float) -> tuple[dict[str, list[float]], float]:
     begun = time.monotonic()
     async with app.run_test(size=(200, 50)) as pilot:
         await pilot.pause(1.0)
-        for view in ("fleet", "host", "journal", "journal, filtered"):
-            app.action_view(view.split(",")[0])
+        for view in ("fleet", "host", "journal", "journal, filtered", BETWEEN):
+            keys = tuple("123") if view == BETWEEN else KEYS
+            if view != BETWEEN:
+                app.action_view(view.split(",")[0])
             if "filtered" in view:
                 app.journal.set_text("batch")
             await pilot.pause(0.5)
-            stop, turn = time.monotonic() + seconds / 4, 0
+            stop, turn = time.monotonic() + seconds / 5, 0
             while time.monotonic() < stop:
-                found.setdefault(view, []).append(await press(app, KEYS[turn % 2]))
+                found.setdefault(view, []).append(await press(app, keys[turn % len(keys)]))
                 turn += 1
                 await asyncio.sleep(0.05)
         rate = feed.fed / (time.monotonic() - begun)
