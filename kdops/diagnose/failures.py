@@ -46,7 +46,8 @@ _MARKS = re.compile(
     "|".join(["Starting ", "Load weight begin", "stand-in starts", "server_args=", "Capture ", "fired up"])
     + "|kdtree: |Main process exited|Failed with result|hit an exception"
 )
-_TABLE = tuple((one, re.compile("|".join(f"(?:{p})" for p in one.patterns))) for one in CLASSES)
+# Each class with all of its patterns as one expression.
+TABLE = tuple((one, re.compile("|".join(f"(?:{p})" for p in one.patterns))) for one in CLASSES)
 _NEEDLES = needles(pattern for one in CLASSES for pattern in one.patterns)
 # SGLang says so of optional models and kernels in every healthy start.
 _HARMLESS = re.compile(r"[Ii]gnor(?:e|ing)\b|[Ff]all(?:s|ing)? ?back|[Rr]etrying|is optional|disabled: ")
@@ -117,7 +118,7 @@ class Classifier:
                 self._served = self._number
 
     def _match(self, line: str) -> None:
-        for one, pattern in _TABLE:
+        for one, pattern in TABLE:
             if (one.phases and self._phase not in one.phases) or not pattern.search(line):
                 continue
             before = self._found.get(one.id)

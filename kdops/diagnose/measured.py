@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kdops.diagnose.evidence import Arm, GpuUse, Measurement, Stretch
+from kdops.fleet.profiles import BUILT_IN
 from kdops.fleet.settings import LINEAR, PLAIN, TREE
-
-_BY_PROFILE = {"autoregressive": PLAIN, "linear": LINEAR, "ddtree": TREE, "ddtree-chain": TREE}
 
 
 @dataclass(frozen=True)
@@ -105,8 +104,9 @@ def _arm(
     speed = math.exp(sum(math.log(s.tokens_per_second) for s in sets) / len(sets))
     lengths = [s.acceptance_length for s in sets if s.acceptance_length is not None]
     al = math.exp(sum(math.log(length) for length in lengths) / len(lengths)) if lengths else None
-    algorithm = str(told.get("algorithm") or _BY_PROFILE.get(profile, LINEAR if al else PLAIN))
-    get = {key.removeprefix("engine_"): value for key, value in told.items()}.get
+    usual = {"algorithm": LINEAR if al else PLAIN, **BUILT_IN.get(profile, {})}
+    get = {**usual, **{key.removeprefix("engine_"): v for key, v in told.items() if v is not None}}.get
+    algorithm = str(get("algorithm"))
     graphs = get("cuda_graph_decode")
     return Arm(
         name=name,
@@ -115,7 +115,7 @@ def _arm(
         al=al,
         step_time=(al or 1.0) / speed,
         rows=_whole(get("tree_budget") if algorithm == TREE else get("block_size")),
-        topk=1 if profile == "ddtree-chain" else _whole(get("topk_cap")),
+        topk=_whole(get("topk_cap")),
         graphs=None if graphs is None and get("device") != "cpu" else graphs not in (None, "disabled"),
         lossless=str(raw.get("lossless") or "not checked"),
         lossless_why=str(raw.get("lossless_why") or ""),

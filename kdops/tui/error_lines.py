@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 
-from kdops.diagnose.failures import CLASSES
+from kdops.diagnose.failures import CLASSES, TABLE
 from kdops.host.journal import Entry
 
 _ERROR = 3
 _LONGEST = 2000
 _BUSY = ("Decode batch", "Prefill batch", "DDTREE metrics", ' HTTP/1.1" 200')
-_CLASSES = tuple((one.id, re.compile("|".join(f"(?:{p})" for p in one.patterns))) for one in CLASSES)
 _ANY = re.compile("|".join(f"(?:{pattern})" for one in CLASSES for pattern in one.patterns))
 _PYTHON = re.compile(r"Traceback \(most recent|\b[A-Z]\w*(?:Error|Exception)\b")
 
@@ -21,5 +20,5 @@ def error_class(entry: Entry) -> str:
     if any(word in text for word in _BUSY):
         return ""
     if _ANY.search(text):
-        return next((id_ for id_, pattern in _CLASSES if pattern.search(text)), "error")
+        return next((one.id for one, pattern in TABLE if pattern.search(text)), "error")
     return "error" if entry.priority <= _ERROR or _PYTHON.search(text) else ""
