@@ -1,8 +1,9 @@
-"""Text from elsewhere, made fit for a terminal."""
+"""Text from elsewhere made fit for a terminal, and rows of it as a table."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 # C0 except tab, DEL, C1, and what reorders or hides text (bidirectional and zero-width controls, surrogates).
 _UNSAFE = re.compile(
@@ -18,3 +19,12 @@ def printable(text: str) -> str:
 def json_printable(line: str) -> str:
     """Return a line of JSON that means the same, with every such character as JSON's own escape."""
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return one line per row, cells aligned and printable; every row has as many cells as the first."""
+    rows = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]

@@ -6,15 +6,16 @@ import dataclasses
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from kdops.check import settings
-from kdops.check.report import Report, report
+from kdops.check.report import Report, refusal, report
 from kdops.deploy import engine, guard_call
 from kdops.deploy.bundle import Bundle, needs
 from kdops.deploy.pack import guard_pyz
+from kdops.deploy.progress import Display, Now
 from kdops.errors import KdopsError
 from kdops.fleet import EngineConfig, Host
 from kdops.fleet.settings import PLAIN
@@ -42,6 +43,22 @@ def online(config: EngineConfig, host: Host, bundle: Bundle, connection: HostCon
     seen = with_configs(config, host, answer)
     rows += [*settings.rows(config, seen), *settings.options(config, answer.get("parser"))]
     return report(host.name, config.profile, rows, time.monotonic() - begun)
+
+
+def before_deploy(host: Host, config: EngineConfig, new: Bundle) -> Callable[[Display], None]:
+    """Return what checks the host as the first part of a deploy and raises its refusal (exit 5)."""
+
+    def run(shown: Display) -> None:
+        shown.show(Now("lock", "check"))
+        with HostConnection(host) as connection:
+            found = online(config, host, new, connection)
+        for row in found.rows:
+            if row.state is State.WARN:
+                shown.note(f"[check] {row.found}: {row.remedy}")
+        if found.refused:
+            raise refusal(found)
+
+    return run
 
 
 def question(config: EngineConfig, host: Host, bundle: Bundle) -> dict[str, Any]:

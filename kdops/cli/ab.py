@@ -18,7 +18,6 @@ from kdops.errors import ExitCode, KdopsError, UsageError
 if TYPE_CHECKING:
     from kdops.bench.job import Job
     from kdops.bench.workloads import Suite
-    from kdops.deploy.client import Options
     from kdops.fleet import Host
     from kdops.store import Store
 
@@ -82,6 +81,7 @@ def ab(
     Exit code 9: no verdict; 10: not lossless.
     """
     from kdops.bench import arms, job, run
+    from kdops.deploy.client import loads
     from kdops.store import Store
 
     store = Store()
@@ -92,7 +92,7 @@ def ab(
     chosen = arms.parse(words, settings or [])
     suite = _suite(prompts, quick, tokens=tokens, prompts=per_set, levels=_levels(levels), rate=arrivals)
     plan = job.prepare(host, chosen, suite, quick=quick, legs=legs, seed=seed, client=_where(client))
-    say(job.cost(plan, _loads(host)))
+    say(job.cost(plan, loads(host)))
     _ask(host, yes)
     _go(plan, run.begin(plan, store), store, as_json)
 
@@ -176,15 +176,6 @@ def _where(client: str) -> str:
     return client
 
 
-def _loads(host: Host) -> list[float]:
-    from kdops.deploy import guard_call
-    from kdops.host import HostConnection
-
-    with HostConnection(host) as connection:
-        report = guard_call.call(connection, "status")
-    return list(report["loads"]) if report else []
-
-
 def _ask(host: Host, yes: bool) -> None:
     if yes or "lab" in host.groups:
         return
@@ -198,20 +189,14 @@ def _ask(host: Host, yes: bool) -> None:
         raise typer.Exit(ExitCode.INTERRUPTED)
 
 
-def _options(host: Host, job: Job, run: str) -> Options:
-    from kdops.deploy.client import Options, seconds
-
-    start = max(float(config.start_timeout) for config in job.configs)
-    lease, ready = seconds(host, "kdops_lease", 60.0), seconds(host, "kdops_ready_timeout", start)
-    return Options(f"A/B {run}", lease, ready)
-
-
 def _go(job: Job, id_: str, store: Store, as_json: bool) -> None:
     from kdops.bench import run
+    from kdops.deploy.client import options
 
     say(f"run {id_}")
+    limits = options(job.host, f"A/B {id_}", max(config.start_timeout for config in job.configs))
     with watching() as (note, progress):
-        run.execute(job, id_, store, _options(job.host, job, id_), note, progress)
+        run.execute(job, id_, store, limits, note, progress)
     finish(id_, store, as_json)
 
 

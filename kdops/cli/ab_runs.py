@@ -8,9 +8,9 @@ import typer
 
 from kdops import paths
 from kdops.cli import recording
-from kdops.cli.output import columns, emit, emit_json, say
+from kdops.cli.output import emit, emit_json, say
 from kdops.errors import KdopsError, UsageError
-from kdops.text import printable
+from kdops.text import columns, printable
 
 if TYPE_CHECKING:
     from kdops.bench.results import RunResult

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from kdops.cli.config import HOST, INVENTORY, JSON, PROFILE, SET, load, overrides
-from kdops.cli.output import columns, emit, emit_json, say
+from kdops.cli.output import emit, emit_json, say
 from kdops.errors import ExitCode
+from kdops.text import columns
 
 if TYPE_CHECKING:
     from kdops.check import Report

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from kdops.cli.output import columns, emit, emit_json, say
+from kdops.cli.output import emit, emit_json, say
 from kdops.errors import UsageError
+from kdops.text import columns
 
 if TYPE_CHECKING:
     from kdops.fleet import EngineConfig, Fleet, Host

@@ -17,11 +17,9 @@ from kdops.text import printable
 
 if TYPE_CHECKING:
     from kdops.fleet import Host
-    from kdops.host.service import Ended
     from kdops.host.status import UnitState
 
 STATUS_DEADLINE_S = 6.0
-_EVIDENCE = 15
 
 HOSTS = typer.Argument(
     None, metavar="[NAME]...", help="Hosts, groups or inventories; all hosts if none is named."
@@ -150,6 +148,7 @@ def history(
 
 
 def _act(action: str, name: str, inventory: Path | None, *, now: bool, as_json: bool) -> None:
+    from kdops.deploy.why import not_started
     from kdops.host import HostConnection, service
 
     host = load(inventory).one(name)
@@ -169,7 +168,7 @@ def _act(action: str, name: str, inventory: Path | None, *, now: bool, as_json: 
         say(f"{host.name}: no longer watching; the {action} goes on: see kdops status {host.name}")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     if not ended.ok:
-        raise not_started(host, ended)
+        raise not_started(host.name, ended)
     if action == "stop" and host.gpu.id != "cpu":
         _name_holders(host)
     if as_json:
@@ -190,30 +189,3 @@ def _name_holders(host: Host) -> None:
         answer = guard_call.call(connection, *asked, timeout=60) or {}
         for words in answer.get("holders", []):
             say(f"{host.name}: {words}")
-
-
-def not_started(host: Host, ended: Ended) -> KdopsError:
-    """Return the error for an action that ended otherwise than asked."""
-    from kdops.deploy.why import named
-    from kdops.diagnose.failures import classify
-    from kdops.guard.explain import failed_start
-    from kdops.guard.systemd import Unit
-
-    unit = ended.unit
-    as_guard = Unit(
-        active=unit.active,
-        result=unit.result,
-        exit_code=str(unit.exit_code),
-        exit_status=str(unit.exit_status),
-        status_text=unit.status_text,
-    )
-    last = ended.lines[-_EVIDENCE:]
-    failure = failed_start(unit.name, as_guard, last)
-    again = "; systemd tries again by itself" if unit.sub == "auto-restart" else ""
-    error = KdopsError(
-        f"{host.name}: the service did not start",
-        cause=failure.cause + again,
-        remedy=failure.remedy,
-        evidence=last,
-    )
-    return named(error, classify(ended.lines))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ from kdops.errors import ExitCode, UsageError
 if TYPE_CHECKING:
     from kdops.deploy.bundle import Bundle
     from kdops.deploy.client import Deployed, Options
-    from kdops.deploy.progress import Display
     from kdops.fleet import EngineConfig, Host
 
 WHY = typer.Option("", "--why", metavar="TEXT", help="Reason, for the audit line and whoever meets the lock.")
@@ -34,9 +33,6 @@ DELETE = typer.Option(False, "--delete", help="Delete what is listed.")
 OUT_FOLDER = typer.Option(..., "--out", help="Folder for the release, the guard and the request.")
 LEASE = typer.Option(..., "--lease", min=1, help="Seconds that a silent client keeps the lock.")
 READY = typer.Option(..., "--ready-timeout", min=1, help="Seconds a start may take.")
-
-_BUILT = 10.0
-"""Seconds before the upload from which on the environment must have been built in them."""
 
 
 def register(app: typer.Typer) -> None:
@@ -60,17 +56,18 @@ def deploy(
 
     Ctrl-C before the switch undoes it; after the switch the guard on the host finishes it.
     """
+    from kdops.check import before_deploy
     from kdops.cli.progress_bar import display
     from kdops.deploy import client
 
     host, config = _configured(name, profile, changes, inventory)
     new = _bundle(config, host)
-
+    limits = client.options(host, why, config.start_timeout)
     if check or diff:
-        _show_check(host, new, options(host, config, why), with_diff=diff, as_json=as_json)
+        _show_check(host, new, limits, with_diff=diff, as_json=as_json)
         return
     with display() as shown:
-        done = client.deploy(host, new, options(host, config, why), shown, checked(host, config, new))
+        done = client.deploy(host, new, limits, shown, before_deploy(host, config, new))
     recording.deployed(host, new, done.outcome)
     _show(host, done, as_json)
     if words := pool(done.outcome, predicted(config, host)):
@@ -118,7 +115,7 @@ def rollback(
     target = rollback.target(host, to)
     say(f"rolling back to {target.release}")
     with display() as shown:
-        done = client.deploy(host, target, options(host, None, why), shown)
+        done = client.deploy(host, target, client.options(host, why), shown)
     _show(host, done, as_json)
 
 
@@ -195,36 +192,9 @@ def _bundle(config: EngineConfig, host: Host) -> Bundle:
     return bundle.build(config, host)
 
 
-def checked(host: Host, config: EngineConfig, new: Bundle) -> Callable[[Display], None]:
-    """Return what runs `kdops check` as the first part of a deploy and raises its refusal (exit 5)."""
-    from kdops.check import online
-    from kdops.check.report import refusal
-    from kdops.deploy.progress import Now
-    from kdops.guard.checks.row import State
-    from kdops.host import HostConnection
-
-    def run(shown: Display) -> None:
-        shown.show(Now("lock", "check"))
-        with HostConnection(host) as connection:
-            found = online(config, host, new, connection)
-        for row in found.rows:
-            if row.state is State.WARN:
-                shown.note(f"[check] {row.found}: {row.remedy}")
-        if found.refused:
-            raise refusal(found)
-
-    return run
-
-
-def options(host: Host, config: EngineConfig | None, why: str) -> Options:
-    """Return lease and time limits for the host; config: of what starts, None for a release that is there."""
-    from kdops.deploy.client import Options, seconds
-
-    start = float(config.start_timeout) if config else 1800.0
-    return Options(why, seconds(host, "kdops_lease", 60.0), seconds(host, "kdops_ready_timeout", start))
-
-
 def _show(host: Host, done: Deployed, as_json: bool) -> None:
+    from kdops.deploy.ending import summary
+
     outcome: Any = done.outcome
     if as_json:
         emit_json({"host": host.name, "changed": outcome is not None, **dataclasses.asdict(done)})
@@ -232,22 +202,6 @@ def _show(host: Host, done: Deployed, as_json: bool) -> None:
         emit(f"{host.name}: nothing to change, release {done.plan.release} serves")
     else:
         emit(f"{host.name}: {summary(outcome, done.plan.serving)}")
-
-
-def summary(outcome: Mapping[str, Any], before: str | None) -> str:
-    """Return one line: what serves, what served before, and where the time went."""
-    spent, smoke = outcome["seconds"], (outcome["smoke"] or {}).get("seconds", 0.0)
-    parts = {
-        "environment": spent.get("locked", 0.0),
-        "upload": spent.get("uploading", 0.0),
-        "load": spent.get("starting", 0.0) - smoke,
-        "smoke test": smoke,
-    }
-    if parts["environment"] < _BUILT:
-        del parts["environment"]
-    took = ", ".join(f"{part} {seconds:.0f} s" for part, seconds in parts.items())
-    was = f"was {before}" if before else "the first one"
-    return f"{outcome['serves']} serves ({was}), {sum(spent.values()):.0f} s: {took}"
 
 
 def predicted(config: EngineConfig, host: Host) -> int | None:

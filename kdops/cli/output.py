@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from kdops.errors import KdopsError
@@ -21,15 +20,6 @@ def emit_json(value: Any) -> None:
     terminal is escaped."""
     told = json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False)
     print("\n".join(map(json_printable, told.split("\n"))))
-
-
-def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return one line per row, cells aligned and printable; every row has as many cells as the first."""
-    rows = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
 
 
 def say(text: str) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kdops.cli.output import say
-from kdops.deploy.progress import PHASES, Display, Lines, Now
+from kdops.deploy.progress import Display, Lines, Now, line
 from kdops.text import printable
 
 if TYPE_CHECKING:
@@ -50,30 +50,8 @@ class Bar:
         self._now, self._at = now, time.monotonic()
 
     def draw(self) -> Text:
-        time_now = time.monotonic()
-        return line(self._now, time_now - self._begun, time_now - self._at)
+        from rich.text import Text
 
-
-def line(now: Now, elapsed: float, since: float) -> Text:
-    """Return the line. elapsed: seconds since the deploy began; since: seconds since `now` was said."""
-    from rich.text import Text
-
-    text = Text(f"{elapsed:4.0f} s{_left(now, since)}  ", no_wrap=True, overflow="ellipsis")
-    detail = printable(now.engine.removeprefix("phase=")) or (now.word if now.word != now.phase else "")
-    phases = PHASES if now.phase in PHASES else (now.phase,)
-    passed = phases.index(now.phase)
-    for number, phase in enumerate(phases):
-        text.append(" · " if number else "", style="dim")
-        style = "green" if number < passed else "dim" if number > passed else "bold reverse"
-        text.append(phase, style=style)
-        if number == passed and detail:
-            text.append(f" {detail}")
-    return text
-
-
-def _left(now: Now, since: float) -> str:
-    if now.usual is None or now.phase in ("smoke test", "commit"):
-        return ""
-    loaded = now.seconds + since if now.engine else 0.0
-    left = now.usual - loaded
-    return f", about {left:.0f} s left" if left >= 1 else ", longer than usual"
+        seconds = time.monotonic()
+        parts = line(self._now, seconds - self._begun, seconds - self._at)
+        return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")

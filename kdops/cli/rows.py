@@ -6,12 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kdops.cli.output import columns
 from kdops.diagnose.failures import Failure
 from kdops.errors import KdopsError
 from kdops.host.status import HostStatus
 from kdops.serving import metrics
-from kdops.text import printable
+from kdops.text import columns, printable
 
 _COLUMNS = ("HOST", "STATE", "RELEASE", "SINCE", "RESTARTS", "RUNNING", "QUEUED", "TOK/S", "AL")
 _BAD_OUTCOMES = ("rolled-back", "stopped", "rollback-failed", "aborted")

@@ -28,6 +28,7 @@ from kdops.fleet import Host
 from kdops.host import HostConnection
 
 _RUN_MARGIN = 900.0
+_START_S = 1800.0
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Options:
 
     why: str = ""
     lease: float = 60.0
-    ready_timeout: float = 1800.0
+    ready_timeout: float = _START_S
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,13 @@ def make_plan(host: Host, bundle: Bundle) -> Plan:
     """Ask the host what is there. Raises UnreachableError."""
     with HostConnection(host) as connection:
         return ask(connection, bundle)
+
+
+def loads(host: Host) -> list[float]:
+    """Return the seconds that earlier starts took on the host, oldest first. Raises UnreachableError."""
+    with HostConnection(host) as connection:
+        report = call(connection, "status")
+    return list(report["loads"]) if report else []
 
 
 def ask(runner: Runner, bundle: Bundle) -> Plan:
@@ -73,6 +81,12 @@ def seconds(host: Host, variable: str, default: float) -> float:
             remedy=f"for example {variable}: {default:.0f}",
         )
     return float(value)
+
+
+def options(host: Host, why: str, start: float = _START_S) -> Options:
+    """Return lease and time limits for the host. start: seconds that a start may take where the inventory
+    says nothing. Raises UsageError."""
+    return Options(why, seconds(host, "kdops_lease", 60.0), seconds(host, "kdops_ready_timeout", start))
 
 
 def request(bundle: Bundle, host: Host, options: Options) -> dict[str, Any]:

@@ -17,6 +17,8 @@ _CODES = {
     "stopped": ExitCode.ROLLED_BACK,
     "rollback-failed": ExitCode.ROLLBACK_FAILED,
 }
+_BUILT = 10.0
+"""Seconds before the upload from which on the environment must have been built in them."""
 
 
 def now_serving(outcome: Mapping[str, Any]) -> str:
@@ -37,6 +39,22 @@ def now_serving(outcome: Mapping[str, Any]) -> str:
     if result == "stopped":
         return "first deploy: the service is stopped and disabled, no release serves"
     return "rolling back failed too: NO release serves"
+
+
+def summary(outcome: Mapping[str, Any], before: str | None) -> str:
+    """Return one line: what serves, what served before, and where the time went."""
+    spent, smoke = outcome["seconds"], (outcome["smoke"] or {}).get("seconds", 0.0)
+    parts = {
+        "environment": spent.get("locked", 0.0),
+        "upload": spent.get("uploading", 0.0),
+        "load": spent.get("starting", 0.0) - smoke,
+        "smoke test": smoke,
+    }
+    if parts["environment"] < _BUILT:
+        del parts["environment"]
+    took = ", ".join(f"{part} {seconds:.0f} s" for part, seconds in parts.items())
+    was = f"was {before}" if before else "the first one"
+    return f"{outcome['serves']} serves ({was}), {sum(spent.values()):.0f} s: {took}"
 
 
 def failed(host: Host, id_: str, ended: Run, outcome: Mapping[str, Any] | None) -> KdopsError:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kdops.deploy.playbook import Event
+from kdops.text import printable
 
 EVERY = 10.0
 PHASES = ("lock", "preflight", "upload", "switch", "start", "smoke test", "commit")
@@ -43,6 +44,31 @@ class Now:
     engine: str = ""
     seconds: float = 0.0
     usual: float | None = None
+
+
+def line(now: Now, elapsed: float, since: float) -> list[tuple[str, str]]:
+    """Return the line that is drawn again and again, in parts: text, style ("" for none).
+
+    elapsed: seconds since the deploy began; since: seconds since `now` was said.
+    """
+    detail = printable(now.engine.removeprefix("phase=")) or (now.word if now.word != now.phase else "")
+    phases = PHASES if now.phase in PHASES else (now.phase,)
+    passed = phases.index(now.phase)
+    parts = [(f"{elapsed:4.0f} s{_left(now, since)}  ", "")]
+    for number, phase in enumerate(phases):
+        style = "green" if number < passed else "dim" if number > passed else "bold reverse"
+        parts += [(" · " if number else "", "dim"), (phase, style)]
+        if number == passed and detail:
+            parts.append((f" {detail}", ""))
+    return parts
+
+
+def _left(now: Now, since: float) -> str:
+    if now.usual is None or now.phase in ("smoke test", "commit"):
+        return ""
+    loaded = now.seconds + since if now.engine else 0.0
+    left = now.usual - loaded
+    return f", about {left:.0f} s left" if left >= 1 else ", longer than usual"
 
 
 class Display(Protocol):

@@ -1,13 +1,17 @@
-"""The class of a failure, read from the journal of the start that failed."""
+"""Why a start failed: its class, read from the journal, and the words of systemd and the launcher."""
 
 from __future__ import annotations
 
 from kdops.diagnose.failures import Failure, classify
 from kdops.errors import KdopsError
+from kdops.guard.explain import failed_start
+from kdops.guard.systemd import Unit
 from kdops.host import HostConnection
 from kdops.host.follow import Query, read
+from kdops.host.service import Ended
 
 _LINES = 3000
+_EVIDENCE = 15
 
 
 def from_journal(connection: HostConnection, unit: str) -> Failure | None:
@@ -30,3 +34,25 @@ def named(error: KdopsError, failure: Failure | None) -> KdopsError:
         code=error.code,
         evidence=tuple(dict.fromkeys((*failure.lines, *error.evidence))),
     )
+
+
+def not_started(host: str, ended: Ended) -> KdopsError:
+    """Return the error for a service that was started by hand and is not up."""
+    unit = ended.unit
+    as_guard = Unit(
+        active=unit.active,
+        result=unit.result,
+        exit_code=str(unit.exit_code),
+        exit_status=str(unit.exit_status),
+        status_text=unit.status_text,
+    )
+    last = ended.lines[-_EVIDENCE:]
+    failure = failed_start(unit.name, as_guard, last)
+    again = "; systemd tries again by itself" if unit.sub == "auto-restart" else ""
+    error = KdopsError(
+        f"{host}: the service did not start",
+        cause=failure.cause + again,
+        remedy=failure.remedy,
+        evidence=last,
+    )
+    return named(error, classify(ended.lines))

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kdops import fleet
+from kdops.check import before_deploy
 from kdops.cli import recording
-from kdops.cli.daily import not_started
-from kdops.cli.deploy import checked, options, summary
 from kdops.deploy import bundle as bundles
 from kdops.deploy import client, rollback
 from kdops.deploy.bundle import Bundle
+from kdops.deploy.ending import summary
 from kdops.deploy.progress import Display
+from kdops.deploy.why import not_started
 from kdops.errors import ExitCode, KdopsError
 from kdops.fleet import EngineConfig, Host, profile_names
 from kdops.host import HostConnection, service
@@ -108,8 +109,11 @@ def _transaction(
     )
 
     def run(display: Display) -> str:
-        first = checked(host, config, made) if config else None
-        done = client.deploy(host, made, options(host, config, WHY), display, first)
+        if config:
+            limits = client.options(host, WHY, config.start_timeout)
+            done = client.deploy(host, made, limits, display, before_deploy(host, config, made))
+        else:
+            done = client.deploy(host, made, client.options(host, WHY), display)
         recording.deployed(host, made, done.outcome)
         if done.outcome is None:
             return f"{host.name}: nothing to change, release {done.plan.release} serves"
@@ -135,7 +139,7 @@ def _service(name: str, host: Host) -> Prepared:
         with HostConnection(host) as connection:
             ended = service.act(connection, service.Action(name), now=False, progress=progress)
         if not ended.ok:
-            raise not_started(host, ended)
+            raise not_started(host.name, ended)
         return f"{host.name}: stopped" if name == "stop" else f"{host.name}: ready"
 
     unit = f"kdtree-{host.service}.service"

@@ -14,8 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, RichLog, Static
 from textual.widgets.option_list import Option
 
-from kdops.cli.progress_bar import line
-from kdops.deploy.progress import Now
+from kdops.deploy.progress import Now, line
 from kdops.text import printable
 from kdops.tui.keys import KEYS, VIEWS
 from kdops.tui.top import all_keys
@@ -163,9 +162,9 @@ class Running(ModalScreen[None]):
     def _draw(self) -> None:
         if self._now is not None:
             seconds = time.monotonic()
-            self.query_one("#phase", Static).update(
-                line(self._now, seconds - self._begun, seconds - self._at)
-            )
+            parts = line(self._now, seconds - self._begun, seconds - self._at)
+            told = Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
+            self.query_one("#phase", Static).update(told)
         elif not self.ended:
             self.query_one("#phase", Static).update(f"{time.monotonic() - self._begun:4.0f} s")
 

@@ -16,11 +16,10 @@ from textual.widgets import SelectionList, Static
 from textual.widgets.selection_list import Selection
 
 from kdops.bench import arms, job, workloads
-from kdops.deploy import guard_call
+from kdops.deploy.client import loads
 from kdops.deploy.progress import Display
 from kdops.errors import ExitCode, KdopsError
 from kdops.fleet import Host
-from kdops.host import HostConnection
 from kdops.text import printable
 from kdops.tui import actions
 from kdops.tui.actions import Prepared
@@ -95,9 +94,7 @@ def prepare(host: Host, names: Sequence[str], *, quick: bool) -> Prepared:
         quick=quick,
         seed=seed,
     )
-    with HostConnection(host) as connection:
-        report = guard_call.call(connection, "status")
-    cost = job.cost(plan, list(report["loads"]) if report else [])
+    cost = job.cost(plan, loads(host))
     arguments = ["ab", *names, "--host", host.name, "--seed", str(seed), *(["--quick"] if quick else [])]
     command = [*arguments, "--yes", "-i", str(host.inventory)]
     return Prepared(

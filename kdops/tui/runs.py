@@ -11,10 +11,10 @@ from kdops.bench.arms import REFERENCE
 from kdops.bench.leg import Leg, analyse
 from kdops.bench.rates import mean_log
 from kdops.cli.ab_runs import result_of
-from kdops.cli.output import columns
 from kdops.errors import KdopsError
 from kdops.report import terminal
 from kdops.store import Store, StoredRun
+from kdops.text import columns
 
 
 @dataclass(frozen=True)

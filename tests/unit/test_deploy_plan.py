@@ -14,15 +14,14 @@ from typing import Any
 import pytest
 
 from kdops import fleet, locks
-from kdops.cli.deploy import pool, summary
-from kdops.cli.progress_bar import line
+from kdops.cli.deploy import pool
 from kdops.deploy import client, pack
 from kdops.deploy.bundle import Bundle, environment_bytes
-from kdops.deploy.ending import failed
+from kdops.deploy.ending import failed, summary
 from kdops.deploy.engine import engine_digest, site_files
 from kdops.deploy.plan import plan
 from kdops.deploy.playbook import Event, Run
-from kdops.deploy.progress import Lines, Now, Progress
+from kdops.deploy.progress import Lines, Now, Progress, line
 from kdops.deploy.rollback import choose
 from kdops.errors import ExitCode, KdopsError, UsageError
 from kdops.fleet import Host
@@ -224,10 +223,9 @@ def test_the_same_load_phase_is_said_every_ten_seconds() -> None:
 def test_the_bar_highlights_the_phase_and_tells_the_engines_own(
     now: Now, since: float, text: str, highlighted: str
 ) -> None:
-    drawn = line(now, 14.0, since)
-    assert drawn.plain == text
-    (span,) = (span for span in drawn.spans if "reverse" in str(span.style))
-    assert drawn.plain[span.start : span.end] == highlighted
+    parts = line(now, 14.0, since)
+    assert "".join(words for words, _ in parts) == text
+    assert [words for words, style in parts if "reverse" in style] == [highlighted]
 
 
 def test_the_last_line_says_what_served_and_where_the_time_went() -> None:
