@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from kdops.bench.results import RunResult
+from kdops.store import Store
 
 
 def noise(result: RunResult) -> float | None:
@@ -15,3 +16,9 @@ def noise(result: RunResult) -> float | None:
     if one is None or one.low is None or one.high is None:
         return None
     return max(abs(math.log(one.low)), abs(math.log(one.high)))
+
+
+def known(host: str, but: str, store: Store) -> float:
+    """Return the noise of the newest A/A run on the host other than the run `but`, 0 when there was none."""
+    found = (run.result.get("noise") for run in store.runs(host) if run.id != but and run.result)
+    return next((float(value) for value in found if value is not None), 0.0)

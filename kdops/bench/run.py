@@ -1,4 +1,4 @@
-"""A measurement from its plan to its result: start, measure, next, restore; a run that was cut goes on."""
+"""A measurement, leg by leg: start, measure, next, restore; a run that was cut goes on."""
 
 from __future__ import annotations
 
@@ -9,18 +9,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from kdops.bench import host_checks
-from kdops.bench.arms import REFERENCE
 from kdops.bench.job import Job
-from kdops.bench.leg import analyse
 from kdops.bench.measure import measure
 from kdops.bench.progress import Progress
-from kdops.bench.results import RunResult
-from kdops.bench.verdict import REFERENCE_LEG, build
+from kdops.bench.stored import again
 from kdops.deploy.client import Options
 from kdops.deploy.trial import Trial
 from kdops.errors import ExitCode, KdopsError
 from kdops.host import HostConnection
-from kdops.store import Store, StoredRun
+from kdops.store import Store
 
 
 def begin(job: Job, store: Store) -> str:
@@ -99,35 +96,6 @@ def once(job: Job, run: str, store: Store, say: Callable[[str], None]) -> None:
     except KdopsError:
         store.set_state(run, "failed")
         raise
-
-
-def again(host: str) -> str:
-    """Return what to do about an incomplete run of one leg: there is nothing to go on from."""
-    return f"measure again: kdops bench {host}"
-
-
-def result(stored: StoredRun, store: Store, floor: float = 0.0) -> RunResult:
-    """Analyse what is stored. Raises KdopsError when legs are missing."""
-    plan, measured = stored.plan, store.legs(stored.id)
-    wanted = [*([REFERENCE_LEG] if plan["reference"] else []), *range(len(plan["order"]))]
-    if missing := [position for position in wanted if position not in measured]:
-        raise KdopsError(
-            f"run {stored.id} is not complete",
-            cause=f"{len(missing)} of {len(wanted)} legs are missing",
-            remedy=f"kdops ab resume {stored.id}" if len(plan["arms"]) > 1 else again(stored.host),
-        )
-    legs = {}
-    for position in wanted:
-        evidence, samples = measured[position]
-        arm = plan["arms"][plan["order"][position]] if position != REFERENCE_LEG else None
-        name = arm["name"] if arm else REFERENCE
-        legs[position] = analyse(
-            name, position, speculates=bool(arm and arm["speculates"]), samples=samples, evidence=evidence
-        )
-    for position, arm in enumerate(plan["order"]):
-        if REFERENCE_LEG not in legs and not plan["arms"][arm]["speculates"]:
-            legs[REFERENCE_LEG] = legs[position]
-    return build(stored.id, stored.host, stored.created, plan, legs, floor)
 
 
 def _eta(left: float | None) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from kdops.cli.ab_bar import watching
-from kdops.cli.ab_runs import finish, list_runs, planned, show, show_both
+from kdops.cli.ab_runs import finish, list_runs, show, show_both
 from kdops.cli.config import HOST, INVENTORY, JSON, load
 from kdops.cli.output import say
 from kdops.errors import ExitCode, KdopsError, UsageError
@@ -223,8 +223,9 @@ def _verb(
 def _resume(
     id_: str, store: Store, inventory: Path | None, prompts: list[Path] | None, as_json: bool
 ) -> None:
-    from kdops.bench import job, run
+    from kdops.bench import job
     from kdops.bench.arms import Arm
+    from kdops.bench.stored import again, planned
 
     stored = planned(id_, store, "inventory", "quick", "seed")
     plan = stored.plan
@@ -232,7 +233,7 @@ def _resume(
         raise UsageError(
             f"run {stored.id} cannot go on",
             cause="it is a run of kdops bench, and has one leg",
-            remedy=run.again(stored.host),
+            remedy=again(stored.host),
         )
     host = load(inventory or Path(plan["inventory"])).one(stored.host)
     chosen = [Arm(arm["name"], arm["profile"], arm["overrides"]) for arm in plan["arms"]]

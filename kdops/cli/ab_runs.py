@@ -7,44 +7,29 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from kdops import paths
-from kdops.cli import recording
 from kdops.cli.output import emit, emit_json, say
-from kdops.errors import KdopsError, UsageError
+from kdops.errors import UsageError
 from kdops.text import columns, printable
 
 if TYPE_CHECKING:
     from kdops.bench.results import RunResult
-    from kdops.store import Store, StoredRun
-
-_PLAN = ("arms", "reference", "order")
+    from kdops.store import Store
 
 
 def finish(id_: str, store: Store, as_json: bool) -> None:
     """Analyse a complete run, keep what later runs need of it, and show it."""
-    result = result_of(id_, store)
+    from kdops.observe import record
+
+    result = _result(id_, store)
     store.set_state(id_, "done", _kept(result))
-    recording.measured(result, store)
+    record.measured(result, store, say)
     _show(result, store, as_json)
 
 
-def result_of(id_: str, store: Store) -> RunResult:
-    """Return the result of a stored run. Raises KdopsError if legs are missing."""
-    from kdops.bench import run
+def _result(id_: str, store: Store) -> RunResult:
+    from kdops.bench import stored
 
-    stored = planned(id_, store)
-    return run.result(stored, store, _floor(stored.host, stored.id, store))
-
-
-def planned(id_: str, store: Store, *needed: str) -> StoredRun:
-    """Return a stored run whose plan says the arms, their order and what is `needed`. Raises KdopsError."""
-    stored = store.run(id_)
-    if lacking := {*_PLAN, *needed} - set(stored.plan):
-        raise KdopsError(
-            f"run {stored.id} cannot be read",
-            cause=f"its plan lacks {', '.join(sorted(lacking))}: another version of kdops wrote it",
-            remedy="use the kdops that measured it, or measure again",
-        )
-    return stored
+    return stored.result(stored.planned(id_, store), store)
 
 
 def _kept(result: RunResult) -> dict[str, Any]:
@@ -54,15 +39,9 @@ def _kept(result: RunResult) -> dict[str, Any]:
     return {"noise": noise(result), "calls": {name: one.call for name, one in result.comparisons.items()}}
 
 
-def _floor(host: str, but: str, store: Store) -> float:
-    """Return the noise of the newest A/A run on the host, 0 when there was none."""
-    found = (run.result.get("noise") for run in store.runs(host) if run.id != but and run.result)
-    return next((float(value) for value in found if value is not None), 0.0)
-
-
 def show(id_: str, store: Store, as_json: bool) -> None:
     """Show a measured run. Ends with its exit code."""
-    _show(result_of(id_, store), store, as_json)
+    _show(_result(id_, store), store, as_json)
 
 
 def _show(result: RunResult, store: Store, as_json: bool) -> None:
@@ -106,7 +85,7 @@ def list_runs(store: Store, as_json: bool) -> None:
 
 def show_both(one: str, another: str, store: Store, as_json: bool) -> None:
     """Show two runs side by side, without a verdict: their legs were not drawn in one order."""
-    first, second = result_of(one, store), result_of(another, store)
+    first, second = _result(one, store), _result(another, store)
     found: list[dict[str, Any]] = []
     for arm in first.arms:
         other = next((one for one in second.arms if one.name == arm.name), None)

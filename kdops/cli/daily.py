@@ -51,10 +51,11 @@ def status(names: list[str] | None = HOSTS, inventory: Path | None = INVENTORY, 
 
     Hosts are asked at once; exit code 3 if one of them cannot be reached.
     """
-    from kdops.cli.failure_of import Seen, failure_of
     from kdops.cli.lab_words import better
-    from kdops.cli.rows import row, table
+    from kdops.cli.status_table import table
     from kdops.host import HostConnection, each, probe
+    from kdops.observe.failure import Seen, failure_of
+    from kdops.observe.row import row
 
     def ask(host: Host) -> Seen:
         with HostConnection(host) as connection:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from kdops.cli import recording
 from kdops.cli.config import HOST, INVENTORY, JSON, PROFILE, SET, load, overrides
 from kdops.cli.output import emit, emit_json, say
 from kdops.errors import ExitCode, UsageError
@@ -59,6 +58,7 @@ def deploy(
     from kdops.check import before_deploy
     from kdops.cli.progress_bar import display
     from kdops.deploy import client
+    from kdops.observe import record
 
     host, config = _configured(name, profile, changes, inventory)
     new = _bundle(config, host)
@@ -68,7 +68,7 @@ def deploy(
         return
     with display() as shown:
         done = client.deploy(host, new, limits, shown, before_deploy(host, config, new))
-    recording.deployed(host, new, done.outcome)
+    record.deployed(host, new, done.outcome, say)
     _show(host, done, as_json)
     if words := pool(done.outcome, predicted(config, host)):
         say(words)

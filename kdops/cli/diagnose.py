@@ -123,32 +123,33 @@ def _labelled(label: str, text: str) -> list[str]:
 def _evidence(
     name: str | None, run: str | None, journal: Path | None, report: Path | None, inventory: Path | None
 ) -> Evidence:
-    from kdops.cli import gather, gather_report
+    from kdops.observe.archive import from_report
+    from kdops.observe.journal import from_journal
     from kdops.store import Store
 
     if journal is not None:
-        return gather.from_journal(journal)
+        return from_journal(journal)
     if report is not None:
-        return gather_report.from_report(report)
+        return from_report(report)
     store = Store()
     if run is not None:
         return _of_run(run, store, inventory)
     from kdops.host import HostConnection
+    from kdops.observe.evidence import from_host
 
     host = load(inventory).one(str(name))
     with HostConnection(host) as connection:
-        return gather.from_host(host, connection, store)
+        return from_host(host, connection, store)
 
 
 def _of_run(run: str, store: Store, inventory: Path | None) -> Evidence:
-    from kdops.cli import gather
-    from kdops.cli.ab_runs import planned
+    from kdops.bench.stored import planned
     from kdops.errors import KdopsError
+    from kdops.observe.evidence import from_run, run_of
 
     stored = planned(run, store, "inventory")
     try:
         host = load(inventory or Path(stored.plan["inventory"])).one(stored.host)
     except KdopsError:
         host = None
-    measured = gather.Run(gather.analysed(stored, store), host, gather.samples(stored, store))
-    return gather.from_run(measured, store)
+    return from_run(run_of(stored, store, host), store)

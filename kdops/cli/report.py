@@ -57,11 +57,12 @@ def report(name: str = HOST, out: Path | None = OUT, inventory: Path | None = IN
 
 def _bench(host: str, store: Store) -> dict[str, Any] | None:
     """Return the newest measurement of the host that can be read, with its report.json."""
-    from kdops.cli.gather import analysed
+    from kdops.bench.stored import result
+    from kdops.report.document import document
 
     for run in store.runs(host):
         try:
-            told = analysed(run, store)
+            told = document(result(run, store))
         except (KdopsError, ValueError, LookupError):
             continue  # interrupted, or of a kdops that wrote it otherwise
         return {"id": run.id, "created": run.created, "state": run.state, "document": told}

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from kdops import fleet
 from kdops.check import before_deploy
-from kdops.cli import recording
 from kdops.deploy import bundle as bundles
 from kdops.deploy import client, rollback
 from kdops.deploy.bundle import Bundle
@@ -19,6 +18,7 @@ from kdops.errors import ExitCode, KdopsError
 from kdops.fleet import EngineConfig, Host, profile_names
 from kdops.host import HostConnection, service
 from kdops.host.status import UnitState
+from kdops.observe import record
 from kdops.text import printable
 from kdops.tui.process import COMMAND, follow
 
@@ -114,7 +114,7 @@ def _transaction(
             done = client.deploy(host, made, limits, display, before_deploy(host, config, made))
         else:
             done = client.deploy(host, made, client.options(host, WHY), display)
-        recording.deployed(host, made, done.outcome)
+        record.deployed(host, made, done.outcome, display.note)
         if done.outcome is None:
             return f"{host.name}: nothing to change, release {done.plan.release} serves"
         return f"{host.name}: {summary(done.outcome, done.plan.serving)}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from kdops.cli.rows import Row
 from kdops.host.status import HostStatus
+from kdops.observe.row import Row
 
 Level = Literal["ok", "warning", "critical"]
 _CRITICAL_STATES = ("failed", "unhealthy", "restarting", "unreachable", "error")

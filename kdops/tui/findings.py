@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from kdops.cli import gather
 from kdops.diagnose import apply
 from kdops.diagnose.finding import Finding, Severity
 from kdops.host import HostConnection
+from kdops.observe.evidence import from_host
 from kdops.store import Store
 from kdops.text import printable
 from kdops.tui.alarms import Level
@@ -37,7 +37,7 @@ def look(connection: HostConnection) -> Diagnosis:
     """Ask the host, as `kdops diagnose` does; it reads up to 100,000 journal lines. Raises KdopsError."""
     store = Store()
     try:
-        evidence = gather.from_host(connection.host, connection, store)
+        evidence = from_host(connection.host, connection, store)
     finally:
         store.close()
     return Diagnosis(apply.diagnose(evidence), tuple(sorted(evidence.absent.items())))

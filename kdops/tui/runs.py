@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kdops.bench.arms import REFERENCE
-from kdops.bench.leg import Leg, analyse
+from kdops.bench.leg import Leg
 from kdops.bench.rates import mean_log
-from kdops.cli.ab_runs import result_of
 from kdops.errors import KdopsError
 from kdops.report import terminal
 from kdops.store import Store, StoredRun
@@ -70,11 +69,13 @@ def about(store: Store, id_: str) -> list[str]:
 
     A run that is marked as running has no report before what served is restored.
     """
+    from kdops.bench.stored import planned, result  # they bring scipy
+
     stored = store.run(id_)
     if stored.state == "running":
         return [*_so_far(stored, store), "", f"if nothing measures it any more: kdops ab resume {stored.id}"]
     try:
-        found = result_of(stored.id, store)
+        found = result(planned(stored.id, store), store)
     except KdopsError as error:
         return [
             f"{error.title}: {error.cause}", "", *_so_far(stored, store), "", f"remedy: {error.remedy}",
@@ -90,17 +91,12 @@ def about(store: Store, id_: str) -> list[str]:
 
 def _so_far(stored: StoredRun, store: Store) -> list[str]:
     """Return a line a leg in the order they run, then the estimates."""
-    from kdops.bench.verdict import REFERENCE_LEG  # it brings scipy
+    from kdops.bench.stored import leg, positions
+    from kdops.bench.verdict import REFERENCE_LEG
 
     plan, measured = stored.plan, store.legs(stored.id)
-    legs = {}
-    for position, (evidence, samples) in measured.items():
-        if position != REFERENCE_LEG:
-            arm = _arm(plan, position)
-            legs[position] = analyse(
-                arm["name"], position, speculates=bool(arm["speculates"]), samples=samples, evidence=evidence
-            )
-    wanted = [*([REFERENCE_LEG] if plan["reference"] else []), *range(len(plan["order"]))]
+    legs = {at: leg(plan, at, found) for at, found in measured.items() if at != REFERENCE_LEG}
+    wanted = positions(plan)
     missing = [position for position in wanted if position not in measured]
     now = missing[0] if missing and stored.state == "running" else None
     rows = [("LEG", "ARM", "TOK/S")]

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kdops.cli.rows import Row, row
 from kdops.errors import KdopsError
 from kdops.host.status import GpuSample, HostStatus, parse
+from kdops.observe.row import Row, row
 from kdops.serving.metrics import EngineMetrics
 from kdops.serving.metrics import parse as parse_metrics
 from kdops.tui.alarms import Alarm, worst

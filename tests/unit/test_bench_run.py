@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kdops.bench import run
+from kdops.bench import run, stored
 from kdops.errors import ExitCode, KdopsError
 from kdops.store import Store
 
@@ -82,5 +82,5 @@ def test_an_incomplete_single_leg_is_measured_again_not_resumed(store: Store) ->
     plan = {"arms": [{"name": "linear"}], "order": [0], "reference": False}
     store.open_run("r2", "one", "2026-01-01T00:00:00+00:00", plan)
     with pytest.raises(KdopsError) as ended:
-        run.result(store.run("r2"), store)
+        stored.result(store.run("r2"), store)
     assert ended.value.remedy == "measure again: kdops bench one"

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from kdops.cli import gather
 from kdops.diagnose.apply import diagnose
 from kdops.diagnose.evidence import Evidence
 from kdops.fleet import engine_config, load
 from kdops.fleet.changes import expected_server_info
 from kdops.fleet.settings import values
 from kdops.host.connection import RunResult
+from kdops.observe.evidence import from_host
 from kdops.store import Mark, Store
 
 pytestmark = pytest.mark.unit
@@ -67,7 +67,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def evidence(recorded: Recorded, store: Store) -> Evidence:
-    return gather.from_host(HOST, recorded, store)  # type: ignore[arg-type]
+    return from_host(HOST, recorded, store)  # type: ignore[arg-type]
 
 
 def ids(recorded: Recorded, store: Store) -> list[str]:

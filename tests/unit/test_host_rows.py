@@ -3,10 +3,11 @@
 import pytest
 
 from kdops.cli.generate import not_serving
-from kdops.cli.rows import duration, row, table
+from kdops.cli.status_table import duration, table
 from kdops.diagnose.failures import classify
 from kdops.errors import UnreachableError
 from kdops.host.status import EngineState, HostStatus, LastOutcome, OpenTransaction, UnitState
+from kdops.observe.row import row
 
 pytestmark = pytest.mark.unit
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kdops.diagnose.failures import Failure
 from kdops.errors import KdopsError
 from kdops.host.status import HostStatus
 from kdops.serving import metrics
-from kdops.text import columns, printable
 
-_COLUMNS = ("HOST", "STATE", "RELEASE", "SINCE", "RESTARTS", "RUNNING", "QUEUED", "TOK/S", "AL")
 _BAD_OUTCOMES = ("rolled-back", "stopped", "rollback-failed", "aborted")
 
 
@@ -74,25 +71,6 @@ def row(name: str, found: HostStatus | KdopsError, failure: Failure | None = Non
     )
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Return the rows as an aligned table, each followed by its notes; what hosts say cannot act on it."""
-    lines: list[str] = []
-    aligned = columns([_COLUMNS, *(_cells(row) for row in rows)])
-    for line, notes in zip(aligned, ((), *(row.notes for row in rows)), strict=True):
-        lines += [line, *(f"    {note}" for note in notes)]
-    return "\n".join(map(printable, lines))
-
-
-def duration(seconds: float | None) -> str:
-    """Return seconds as a person says them: 45 s, 12 min, 5 h, 3 d."""
-    if seconds is None:
-        return "-"
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
-
-
 def _state(found: HostStatus) -> str:
     unit = found.unit
     if not unit.exists:
@@ -152,19 +130,6 @@ def _acceptance(told: str | None, seen: metrics.EngineMetrics) -> tuple[float | 
     if seen.accept_length:
         return seen.accept_length, "SGLang's"
     return None, None
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    length = "-" if row.acceptance_length is None else f"{row.acceptance_length:.2f}"
-    return (
-        row.host,
-        row.state,
-        row.release or "-",
-        duration(row.since),
-        *("-" if value is None else str(value) for value in (row.restarts, row.running, row.queued)),
-        "-" if row.tokens_per_second is None else f"{row.tokens_per_second:.1f}",
-        f"{length} (SGLang's)" if row.al_source == "SGLang's" else length,
-    )
 
 
 def _first(*values: int | None) -> int | None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kdops.bench.results import ArmResult, Finding, Lossless, RunResult, SetRate
-from kdops.cli import recording
 from kdops.deploy import bundle
 from kdops.fleet import engine_config, load
+from kdops.observe import record
 from kdops.store import Store
 
 pytestmark = pytest.mark.unit
@@ -43,7 +43,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 def test_a_measurement_is_recorded_for_each_arm(store: Store) -> None:
-    recording.measured(RUN, store)
+    record.measured(RUN, store, pytest.fail)
     marks = store.marks("lab0", "linear")
     assert {(m.quantity, m.release, m.basis) for m in marks} == {
         ("AL", "linear-1", "w1"),
@@ -53,7 +53,7 @@ def test_a_measurement_is_recorded_for_each_arm(store: Store) -> None:
 
 
 def test_a_measurement_without_a_verdict_is_not(store: Store) -> None:
-    recording.measured(dataclasses.replace(RUN, findings=(Finding("foreign", "x"),)), store)
+    record.measured(dataclasses.replace(RUN, findings=(Finding("foreign", "x"),)), store, pytest.fail)
     assert store.marks("lab0", "linear") == []
 
 
@@ -70,18 +70,19 @@ def test_the_start_of_a_committed_deploy_is_recorded(
     store: Store, outcome: dict[str, Any] | None, values: list[float]
 ) -> None:
     host = load(None).one("ct200")
-    recording.deployed(host, bundle.build(engine_config(host, "linear", {}), host), outcome)
+    record.deployed(host, bundle.build(engine_config(host, "linear", {}), host), outcome, pytest.fail)
     assert [(m.quantity, m.value) for m in store.marks("ct200", "linear")] == [
         ("start-up time", value) for value in values
     ]
 
 
 def test_a_record_that_cannot_be_written_fails_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("KDOPS_STATE", str(tmp_path / "file"))
     host = load(None).one("ct200")
     outcome = {"result": "committed", "at": "x", "seconds": {"starting": 1.0}}
-    recording.deployed(host, bundle.build(engine_config(host, "linear", {}), host), outcome)
-    assert "warning:" in capsys.readouterr().err
+    said: list[str] = []
+    record.deployed(host, bundle.build(engine_config(host, "linear", {}), host), outcome, said.append)
+    assert len(said) == 1 and said[0].startswith("warning:")

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from kdops.cli.gather import pieces
 from kdops.diagnose import counters, journal, measured, unit_text
 from kdops.diagnose.evidence import Evidence, GpuUse, Journal, Settings
 from kdops.errors import UsageError
+from kdops.observe.journal import pieces
 
 _MOST = 16_000_000
 _NAMES = (

@@ -1,28 +1,25 @@
-"""Evidence from where it is: a host, a measurement on this machine, a journal, a report archive."""
+"""Evidence of an engine: asked of its host, or read from a measurement on this machine."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from kdops import fleet
+from kdops.bench import stored
 from kdops.diagnose import counters, history, journal, known, measured, unit_text
 from kdops.diagnose.evidence import Change, Evidence, GpuUse, LastDeploy, Settings
 from kdops.errors import KdopsError, UsageError
+from kdops.fleet import Host
+from kdops.fleet.settings import values
+from kdops.host import HostConnection, HostStatus, probe
+from kdops.report.document import document
+from kdops.serving import metrics
 from kdops.store import Store, StoredRun
 
-if TYPE_CHECKING:
-    from kdops.fleet import EngineConfig, Host
-    from kdops.host import HostConnection
-    from kdops.host.status import GpuSample, HostStatus
-
-Sample = tuple[str, Mapping[str, Any]]
-"""An arm's name and one request of it, as the load client wrote it."""
 _LINES = 100_000
-_PIECE = 1 << 16
 _DEADLINE_S = 30.0
 _UNIT = """
 systemctl show "$1" -p ActiveState -p NRestarts -p CPUQuotaPerSecUSec -p ControlGroup
@@ -36,13 +33,16 @@ class Run:
 
     document: Mapping[str, Any]
     host: Host | None
-    samples: Sequence[Sample]
+    samples: Sequence[stored.Sample]
+
+
+def run_of(one: StoredRun, store: Store, host: Host | None) -> Run:
+    """Return a measurement in the store. Raises KdopsError when legs are missing."""
+    return Run(document(stored.result(one, store)), host, stored.samples(one, store))
 
 
 def from_host(host: Host, connection: HostConnection, store: Store) -> Evidence:
     """Ask the host, this machine's record of it, and the last measurement of its serving release."""
-    from kdops.host import probe
-
     status = probe(connection)
     manifest = _manifest(connection, status.release)
     profile = str(manifest.get("profile") or status.profile or "")
@@ -60,24 +60,17 @@ def from_host(host: Host, connection: HostConnection, store: Store) -> Evidence:
     else:
         absent["settings"] = "nothing is deployed there"
     # -o cat is the message alone: the least to send, and what the parsers want.
-    lines = [
-        "journalctl",
-        "--quiet",
-        "--all",
-        "--output=cat",
-        f"--lines={_LINES}",
-        f"--unit={status.unit.name}",
-    ]
+    lines = ["journalctl", "--quiet", "--all", "--output=cat", f"--lines={_LINES}"]
     text = connection.run(["sh", "-c", _UNIT, "sh", status.unit.name], timeout=_DEADLINE_S).text
     counted = counters.parse(engine.metrics) if engine and engine.metrics else None
     found = dataclasses.replace(
         found,
-        journal=journal.read(connection.stream(lines)),
+        journal=journal.read(connection.stream([*lines, f"--unit={status.unit.name}"])),
         counters=counted,
         penalties=bool(counted and counted.fallbacks.get("penalties")) or None,
         unit=unit_text.unit(text, status.drift),
         failed_deploy=_failed_deploy(status),
-        gpus=tuple(_gpu(gpu, status) for gpu in status.gpus),
+        gpus=_gpus(status),
         past=history.pasts(store.marks(host.name, profile)),
         absent=absent,
     )
@@ -86,48 +79,26 @@ def from_host(host: Host, connection: HostConnection, store: Store) -> Evidence:
 
 def from_run(run: Run, store: Store) -> Evidence:
     """Read one finished measurement."""
-    host, document = run.host, run.document
+    host, told = run.host, run.document
     absent = {"journal": "not part of a measurement", "unit": "not part of a measurement"}
-    arms = document["plan"]["arms"]
+    arms = told["plan"]["arms"]
     profile = str(arms[-1]["profile"])
     if host is None:
-        absent["inventory"] = f"{document['host']} is in no inventory here, so its GPU and model are unknown"
-        found = Evidence(host=str(document["host"]), profile=profile)
+        absent["inventory"] = f"{told['host']} is in no inventory here, so its GPU and model are unknown"
+        found = Evidence(host=str(told["host"]), profile=profile)
     else:
         found = _of_inventory(host, profile, absent)
-    basis = str(document["plan"].get("workload", ""))
+    basis = str(told["plan"].get("workload", ""))
     past = history.pasts(store.marks(found.host, arms[-1]["name"].partition("#")[0]), basis)
     return _with_run(dataclasses.replace(found, past=past, absent=absent), run, absent)
 
 
-def from_journal(path: Path) -> Evidence:
-    """Read a journal: `journalctl -o json`, or any plain form. "-" is stdin."""
-    absent = dict.fromkeys(("inventory", "metrics", "server_info", "measurement", "unit"), "a journal alone")
-    try:
-        if str(path) == "-":
-            return Evidence(journal=journal.read(pieces(sys.stdin.buffer)), absent=absent)
-        with path.open("rb") as file:
-            return Evidence(journal=journal.read(pieces(file)), absent=absent)
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read",
-            cause=error.strerror or str(error),
-            remedy="name a file written by journalctl -o json or journalctl -o cat",
-        ) from error
-
-
 def _of_inventory(host: Host, profile: str, absent: dict[str, str]) -> Evidence:
-    from kdops import fleet
-
     try:
         config = fleet.engine_config(host, profile or None, {})
     except UsageError as error:
         absent["inventory"] = f"the profile {profile!r} is not in it any more: {error.title}"
         return Evidence(host=host.name, profile=profile, gpu=host.gpu)
-    return _of_config(host, config)
-
-
-def _of_config(host: Host, config: EngineConfig) -> Evidence:
     floor, pool = known.memory(host, config)
     return Evidence(
         host=host.name,
@@ -136,14 +107,8 @@ def _of_config(host: Host, config: EngineConfig) -> Evidence:
         floor=floor,
         predicted_pool=pool,
         drafter=known.drafter(host, config),
-        settings=Settings(_values(config)),
+        settings=Settings(values(config)),
     )
-
-
-def _values(config: EngineConfig) -> dict[str, Any]:
-    from kdops.fleet.settings import values
-
-    return values(config)
 
 
 def _with_run(found: Evidence, run: Run | None, absent: dict[str, str]) -> Evidence:
@@ -162,15 +127,13 @@ def _with_run(found: Evidence, run: Run | None, absent: dict[str, str]) -> Evide
     )
 
 
-def _arm_settings(document: Mapping[str, Any], host: Host | None) -> dict[str, dict[str, Any]]:
+def _arm_settings(told: Mapping[str, Any], host: Host | None) -> dict[str, dict[str, Any]]:
     """Return arm → the settings it ran with, as far as the inventory still gives them."""
-    from kdops import fleet
-
     found = {}
-    for arm in document["plan"]["arms"] if host else ():
+    for arm in told["plan"]["arms"] if host else ():
         try:
             assert host is not None
-            found[arm["name"]] = _values(fleet.engine_config(host, arm["profile"], arm["overrides"]))
+            found[arm["name"]] = values(fleet.engine_config(host, arm["profile"], arm["overrides"]))
         except UsageError:
             continue  # the profile has gone since
     return found
@@ -178,33 +141,14 @@ def _arm_settings(document: Mapping[str, Any], host: Host | None) -> dict[str, d
 
 def _last_run(host: Host, status: HostStatus, store: Store, absent: dict[str, str]) -> Run | None:
     """Return the newest measurement that has the serving release among its arms, or None."""
-    for stored in store.runs(host.name):
-        arms = stored.plan.get("arms", ())
-        if stored.state == "done" and any(arm.get("release") == status.release for arm in arms):
+    for one in store.runs(host.name):
+        arms = one.plan.get("arms", ())
+        if one.state == "done" and any(arm.get("release") == status.release for arm in arms):
             try:
-                return Run(analysed(stored, store), host, samples(stored, store))
+                return run_of(one, store, host)
             except (KdopsError, ValueError, LookupError) as error:
-                absent["measurement"] = f"run {stored.id} cannot be read: {error}"
+                absent["measurement"] = f"run {one.id} cannot be read: {error}"
     return None
-
-
-def analysed(stored: StoredRun, store: Store) -> dict[str, Any]:
-    """Return a run's report.json. Raises KdopsError when legs are missing."""
-    from kdops.bench.run import result
-    from kdops.report.document import document
-
-    return document(result(stored, store))
-
-
-def samples(stored: StoredRun, store: Store) -> list[Sample]:
-    """Return every request of a run."""
-    names, order = [arm["name"] for arm in stored.plan["arms"]], stored.plan["order"]
-    return [
-        (names[order[position]], sample)
-        for position, (_, found) in store.legs(stored.id).items()
-        if 0 <= position < len(order)
-        for sample in found
-    ]
 
 
 def _changes(
@@ -241,23 +185,20 @@ def _manifest(connection: HostConnection, release: str | None) -> dict[str, Any]
     return told if isinstance(told, dict) else {}
 
 
-def _gpu(gpu: GpuSample, status: HostStatus) -> GpuUse:
+def _gpus(status: HostStatus) -> tuple[GpuUse, ...]:
     """One sample says how busy a GPU is only while requests run."""
-    from kdops.serving.metrics import parse
-
-    running = parse(status.engine.metrics).running if status.engine and status.engine.metrics else None
-    return GpuUse(
-        source=f"GPU {gpu.index}",
-        busy=None if gpu.utilization is None else gpu.utilization / 100,
-        clock=gpu.clock,
-        power=gpu.power,
-        temperature=gpu.temperature,
-        reasons=gpu.throttle,
-        working=bool(running),
+    running = (
+        metrics.parse(status.engine.metrics).running if status.engine and status.engine.metrics else None
     )
-
-
-def pieces(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield a file of any size, a piece at a time."""
-    while piece := file.read(_PIECE):
-        yield piece
+    return tuple(
+        GpuUse(
+            source=f"GPU {gpu.index}",
+            busy=None if gpu.utilization is None else gpu.utilization / 100,
+            clock=gpu.clock,
+            power=gpu.power,
+            temperature=gpu.temperature,
+            reasons=gpu.throttle,
+            working=bool(running),
+        )
+        for gpu in status.gpus
+    )

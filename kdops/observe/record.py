@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from kdops.cli.output import say
 from kdops.errors import KdopsError
 from kdops.store import Mark, Store
 
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
     from kdops.fleet import Host
 
 
-def measured(result: RunResult, store: Store) -> None:
-    """Record AL and step time of every arm, unless a check turned the verdict off."""
+def measured(result: RunResult, store: Store, say: Callable[[str], None]) -> None:
+    """Record AL and step time of every arm, unless a check turned the verdict off. say: gets a warning."""
     from kdops.deploy.engine import engine_digest
     from kdops.diagnose.history import of_arm
     from kdops.diagnose.measured import from_document
@@ -30,11 +29,13 @@ def measured(result: RunResult, store: Store) -> None:
             yield from of_arm(arm, result.created, result.host, engine, releases[arm.name], basis)
 
     if result.valid:
-        _record(marks, lambda: store)
+        _record(marks, lambda: store, say)
 
 
-def deployed(host: Host, bundle: Bundle, outcome: Mapping[str, Any] | None) -> None:
-    """Record how long the committed release took to start."""
+def deployed(
+    host: Host, bundle: Bundle, outcome: Mapping[str, Any] | None, say: Callable[[str], None]
+) -> None:
+    """Record how long the committed release took to start. say: gets a warning."""
     from kdops.diagnose.history import START
 
     seconds = ((outcome or {}).get("seconds") or {}).get("starting")
@@ -51,10 +52,12 @@ def deployed(host: Host, bundle: Bundle, outcome: Mapping[str, Any] | None) -> N
         basis="",
         value=float(seconds),
     )
-    _record(lambda: [mark], Store)
+    _record(lambda: [mark], Store, say)
 
 
-def _record(marks: Callable[[], Iterable[Mark]], store: Callable[[], Store]) -> None:
+def _record(
+    marks: Callable[[], Iterable[Mark]], store: Callable[[], Store], say: Callable[[str], None]
+) -> None:
     # What was measured or deployed stands; a record that cannot be written is worth a word, not a failure.
     try:
         store().add_marks(marks())
