@@ -16,6 +16,7 @@ from kdops.bench.workloads import Stage, Suite, count, reference
 from kdops.deploy import bundle as bundles
 from kdops.errors import UsageError
 from kdops.fleet import EngineConfig, Host, engine_config, facts
+from kdops.fleet.settings import LINEAR
 
 ON_HOST, THROUGH_SSH = "host", "ssh"
 _LOAD_SECONDS = 60.0
@@ -92,10 +93,11 @@ def prepare(
     configs = tuple(engine_config(host, arm.profile, arm.overrides) for arm in (*arms, extra))
     # Outside fp32 the margins decide, and a measured leg has none: asking for them would slow it down.
     measured = any(arm.profile == REFERENCE for arm in arms) and all(map(exact, configs))
-    needs_reference = not measured
+    configs = configs[: len(arms)] if measured else configs
+    suite = make_suite(min(context(host, config) for config in configs))
+    needs_reference = not measured and bool(suite.greedy)
     every = (*arms, extra) if needs_reference else tuple(arms)
     configs = configs[: len(every)]
-    suite = make_suite(min(context(host, config) for config in configs))
     made = tuple(bundles.build(config, host) for config in configs)
     order = draw(len(arms), legs, seed)
     described = [
@@ -158,6 +160,7 @@ def single(
 def _shared(host: Host, suite: Suite, client: str) -> dict[str, Any]:
     return {
         "sets": list(suite.sets),
+        "sampling": {name: one.document() for name, one in suite.sampling.items()},
         "load": {**asdict(suite.load), "levels": list(suite.load.levels)},
         "client": client,
         "workload": suite.digest,
@@ -177,6 +180,7 @@ def _describe(host: Host, arm: Arm, config: EngineConfig, release: str) -> dict[
         "overrides": dict(arm.overrides),
         "release": release,
         "speculates": config.algorithm != REFERENCE,
+        "samples": config.algorithm != LINEAR or config.device != "cpu",
         "dtype": str(config.dtype),
         "floor": byte_floor.of(host, config),
     }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from kdops.bench.workloads.sampling import Sampling
 from kdops.errors import ExitCode
 
 
@@ -165,7 +166,8 @@ class ArmResult:
 class RunResult:
     """One finished measurement. comparisons: candidate arm → primary result; per_set: arm → set → result.
 
-    order: arm of each leg; leg_rates: its geometric mean tokens/s; leg_gpus: its GPUs, None if not sampled.
+    sampling: how each prompt set was sampled. order: arm of each leg; leg_rates: its geometric mean tokens/s;
+    leg_gpus: its GPUs, None if not sampled.
     """
 
     run: str
@@ -180,6 +182,7 @@ class RunResult:
     order: tuple[str, ...]
     leg_rates: tuple[float, ...]
     leg_gpus: tuple[GpuUse | None, ...] = ()
+    sampling: Mapping[str, Sampling] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> ExitCode:

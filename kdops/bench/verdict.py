@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from kdops.bench.results import (
     SetRate,
 )
 from kdops.bench.statistics import compare, per_set
+from kdops.bench.workloads.sampling import Sampling, read
 
 REFERENCE_LEG = -1
 """Position of the extra start of the autoregressive arm that losslessness is checked against."""
@@ -39,10 +40,12 @@ def build(
     ordered = [legs[position] for position in range(len(order))]
     # Whether a text ends at once depends on model and prompt, not on the arm: such a set is left out for all.
     every = tuple(plan["sets"])
+    told = plan.get("sampling", {})  # not in old plans: everything was greedy
+    sampling = {name: read(told.get(name, {}), name) for name in every}
     sets = tuple(name for name in every if any(name in leg.stages for leg in ordered))
     findings = [finding for leg in legs.values() for finding in leg.findings]
     by_arm = {name: [leg.gpus for leg in ordered if leg.arm == name] for name in names}
-    findings += clocks.gap_findings(by_arm)
+    findings += [*clocks.gap_findings(by_arm), *_cannot_sample(plan["arms"], sampling)]
     if not any(leg.gpus for leg in ordered):
         findings.append(
             Finding("the GPUs were not sampled", "no nvidia-smi where the client ran", fatal=False)
@@ -59,7 +62,7 @@ def build(
             primary = compare(order, values, candidate, floor=floor)
             secondary = per_set(primary, order, logs, candidate)
             comparisons[names[candidate]], by_set[names[candidate]] = primary, secondary
-    arms = tuple(_arm(i, arm, order, legs, every) for i, arm in enumerate(plan["arms"]))
+    arms = tuple(_arm(i, arm, order, legs, sampling) for i, arm in enumerate(plan["arms"]))
     if not plan["quick"]:  # a quick run has no long generation by design
         findings += [finding for arm in arms for finding in _long(arm, ordered, every)]
     found = _gathered(findings)
@@ -78,6 +81,7 @@ def build(
         per_set=by_set,
         findings=found,
         plan=plan,
+        sampling=sampling,
         order=tuple(names[arm] for arm in order),
         leg_rates=tuple(math.exp(value) for value in values),
         leg_gpus=tuple(leg.gpus for leg in ordered),
@@ -136,11 +140,16 @@ def _long(arm: ArmResult, legs: Sequence[Leg], sets: Sequence[str]) -> tuple[Fin
 
 
 def _arm(
-    index: int, arm: Mapping[str, Any], order: Sequence[int], legs: Mapping[int, Leg], sets: Sequence[str]
+    index: int,
+    arm: Mapping[str, Any],
+    order: Sequence[int],
+    legs: Mapping[int, Leg],
+    sampling: Mapping[str, Sampling],
 ) -> ArmResult:
     own = [legs[position] for position, found in enumerate(order) if found == index]
-    rates = {name: _rate([leg.stages[name] for leg in own if name in leg.stages]) for name in (*sets, "long")}
-    judged, why = _lossless(arm, own, legs, sets)
+    names = (*sampling, "long")
+    rates = {name: _rate([leg.stages[name] for leg in own if name in leg.stages]) for name in names}
+    judged, why = _lossless(arm, own, legs, sampling)
     points = [(tokens, sums.rate) for leg in own for tokens, sums in leg.context.items()]
     fit = context_fit(points) if len({tokens for tokens, _ in points}) > 1 else None
     return ArmResult(
@@ -182,13 +191,26 @@ def _quantiles(gaps: Sequence[float]) -> tuple[float, ...]:
 
 
 def _lossless(
-    arm: Mapping[str, Any], own: Sequence[Leg], legs: Mapping[int, Leg], sets: Sequence[str]
+    arm: Mapping[str, Any], own: Sequence[Leg], legs: Mapping[int, Leg], sampling: Mapping[str, Sampling]
 ) -> tuple[Lossless, str]:
-    """Judge the arm against the autoregressive start."""
+    """Judge the arm against the autoregressive start, by the greedy sets."""
     if not arm["speculates"]:
         return Lossless.IDENTICAL, "it is the autoregressive arm itself"
+    sets = [name for name, one in sampling.items() if one.greedy]
+    drawn = [name for name in sampling if name not in sets]
+    if not sets:
+        return Lossless.UNCHECKED, "sampled tokens differ from start to start; only greedy sets tell"
     leg = legs.get(REFERENCE_LEG)
     if leg is None:
         return Lossless.UNCHECKED, "no autoregressive leg in this run"
     reference = lossless.split_reference(leg.outputs, leg.margins, sets)
-    return lossless.judge([one.outputs for one in own], reference, exact=arm["dtype"] == "float32")
+    found, why = lossless.judge([one.outputs for one in own], reference, exact=arm["dtype"] == "float32")
+    return found, f"{why}; sampled, so not compared: {', '.join(drawn)}" if drawn else why
+
+
+def _cannot_sample(arms: Sequence[Mapping[str, Any]], sampling: Mapping[str, Sampling]) -> Iterator[Finding]:
+    drawn = [name for name, one in sampling.items() if not one.greedy]
+    for arm in arms:
+        if drawn and not arm.get("samples", True):
+            said = f"{', '.join(drawn)}: SGLang's DFLASH has no sampled verify on a CPU and decodes greedily"
+            yield Finding("an arm did not sample", said, arm["name"])

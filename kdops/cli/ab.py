@@ -17,7 +17,7 @@ from kdops.errors import ExitCode, KdopsError, UsageError
 
 if TYPE_CHECKING:
     from kdops.bench.job import Job
-    from kdops.bench.workloads import Suite
+    from kdops.bench.workloads import Sampling, Suite
     from kdops.fleet import Host
     from kdops.store import Store
 
@@ -46,6 +46,12 @@ LEVELS = typer.Option("4", "--concurrency", metavar="N,N…", help="Streams at o
 ARRIVALS = typer.Option(
     None, "--arrivals", metavar="R", help="Also R requests a second, whatever the engine still has to do."
 )
+SAMPLING = typer.Option(
+    None,
+    "--sampling",
+    metavar="KEY=V,KEY=V",
+    help="Of all prompts, as temperature=0.6,top_p=0.95; else greedy, or as your files say.",
+)
 CLIENT = typer.Option(
     "host", "--client", metavar="host|ssh", help="Where the load client runs: there, or here through ssh."
 )
@@ -71,6 +77,7 @@ def ab(
     per_set: int | None = PER_SET,
     levels: str = LEVELS,
     arrivals: float | None = ARRIVALS,
+    sampling: str | None = SAMPLING,
     client: str = CLIENT,
     yes: bool = YES,
     inventory: Path | None = INVENTORY,
@@ -90,7 +97,15 @@ def ab(
         return
     host = _host(inventory, name)
     chosen = arms.parse(words, settings or [])
-    suite = _suite(prompts, quick, tokens=tokens, prompts=per_set, levels=_levels(levels), rate=arrivals)
+    suite = _suite(
+        prompts,
+        quick,
+        tokens=tokens,
+        prompts=per_set,
+        levels=_levels(levels),
+        rate=arrivals,
+        sampling=_sampling(sampling),
+    )
     plan = job.prepare(host, chosen, suite, quick=quick, legs=legs, seed=seed, client=_where(client))
     say(job.cost(plan, loads(host)))
     _ask(host, yes)
@@ -104,6 +119,7 @@ def bench(
     per_set: int | None = PER_SET,
     levels: str = LEVELS,
     arrivals: float | None = ARRIVALS,
+    sampling: str | None = SAMPLING,
     client: str = CLIENT,
     quick: bool = QUICK,
     inventory: Path | None = INVENTORY,
@@ -125,7 +141,15 @@ def bench(
             code=ExitCode.REFUSED,
         )
     store = Store()
-    suite = _suite(prompts, quick, tokens=tokens, prompts=per_set, levels=_levels(levels), rate=arrivals)
+    suite = _suite(
+        prompts,
+        quick,
+        tokens=tokens,
+        prompts=per_set,
+        levels=_levels(levels),
+        rate=arrivals,
+        sampling=_sampling(sampling),
+    )
     plan = job.single(host, seen.profile, seen.release, suite, client=_where(client))
     id_ = run.begin(plan, store)
     run.once(plan, id_, store, say)
@@ -149,8 +173,15 @@ def _suite(files: list[Path] | None, quick: bool, **load: Any) -> Callable[[int]
     """load: as `workloads.make` takes it."""
     from kdops.bench import workloads
 
-    sets = tuple(workloads.read(path) for path in files or ()) or workloads.built_in()
+    chosen = load.get("sampling")
+    sets = tuple(workloads.read(path, chosen) for path in files or ()) or workloads.built_in()
     return lambda length: workloads.make(sets, quick=quick, context_length=length, **load)
+
+
+def _sampling(text: str | None) -> Sampling | None:
+    from kdops.bench.workloads import sampling
+
+    return None if text is None else sampling.parse(text)
 
 
 def _levels(text: str) -> list[int]:
@@ -226,6 +257,7 @@ def _resume(
     from kdops.bench import job
     from kdops.bench.arms import Arm
     from kdops.bench.stored import again, planned
+    from kdops.bench.workloads import sampling
 
     stored = planned(id_, store, "inventory", "quick", "seed")
     plan = stored.plan
@@ -239,7 +271,9 @@ def _resume(
     chosen = [Arm(arm["name"], arm["profile"], arm["overrides"]) for arm in plan["arms"]]
     legs = len(plan["order"]) // len(chosen)
     quick = bool(plan["quick"])
-    suite = _suite(prompts, quick, **plan.get("load", {}))
+    told = plan.get("load", {})
+    drawn = told.get("sampling")
+    suite = _suite(prompts, quick, **{**told, "sampling": drawn and sampling.read(drawn, "the plan")})
     client = plan.get("client", job.ON_HOST)
     made = job.prepare(host, chosen, suite, quick=quick, legs=legs, seed=plan["seed"], client=client)
     if made.plan != plan:

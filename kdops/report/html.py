@@ -188,7 +188,8 @@ def _method(result: RunResult) -> str:
     plan = result.plan
     told = [
         f"Legs, in an order drawn with seed {plan.get('seed')}: {', '.join(result.order)}.",
-        f"Workload {str(plan['workload'])[:12]}: {', '.join(plan['sets'])}. Greedy, fixed length.",
+        f"Workload {str(plan['workload'])[:12]}: {', '.join(plan['sets'])}. Fixed length; sampling: "
+        f"{terminal.sampling(result)}.",
         "AL is 1 + accepted drafts / verify steps; tokens/s = AL ÷ step time. Speed is taken between the "
         "first and the last arrival of each stream, so prefill is not in it.",
     ]

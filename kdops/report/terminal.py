@@ -79,6 +79,14 @@ def resolution(one: Comparison) -> list[str]:
     ]
 
 
+def sampling(result: RunResult) -> str:
+    """Return how the prompt sets were sampled: once if all alike, else set by set."""
+    told = {name: one.words() for name, one in result.sampling.items()}
+    if len(set(told.values())) == 1:
+        return next(iter(told.values()))
+    return "; ".join(f"{name} {words}" for name, words in told.items())
+
+
 def verdicts(result: RunResult) -> list[str]:
     """Return the sentences under the table: verdict and why for each candidate, losslessness, findings."""
     base = result.arms[0].name
@@ -96,6 +104,7 @@ def verdicts(result: RunResult) -> list[str]:
         lines.append(f"{arm.name}: {arm.lossless} ({arm.lossless_why})")
         if arm.context_words:
             lines.append(f"{arm.name}, context: {arm.context_words}")
+    lines.append(f"sampling: {sampling(result)}")
     for finding in result.findings:
         mark = "CHECK FAILED" if finding.fatal else "note"
         where = f" [{finding.where}]" if finding.where else ""

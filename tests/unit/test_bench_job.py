@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from fleet_files import host
 
-from kdops.bench.job import enough, single
+from kdops.bench.arms import parse
+from kdops.bench.job import enough, prepare, single
 from kdops.bench.orders import draw
 from kdops.bench.verdict import smallest_p
-from kdops.bench.workloads import built_in, make
+from kdops.bench.workloads import Sampling, built_in, make
 
 pytestmark = pytest.mark.unit
 
@@ -33,3 +34,12 @@ def test_a_measurement_of_what_serves_carries_the_serving_release(tmp_path: Path
     suite = partial(make, built_in(), quick=True)
     job = single(host(tmp_path), "linear", "linear-deployedby", lambda length: suite(context_length=length))
     assert job.plan["arms"][0]["release"] == "linear-deployedby"
+
+
+def test_sampled_sets_need_no_autoregressive_start(tmp_path: Path) -> None:
+    arms = parse(["linear", "ddtree"], [])
+    for sampling, reference in ((None, True), (Sampling(temperature=0.7), False)):
+        suite = partial(make, built_in(), quick=True, sampling=sampling)
+        made = prepare(host(tmp_path), arms, lambda n: suite(context_length=n), quick=True, seed=1)  # noqa: B023
+        assert made.plan["reference"] is reference and len(made.positions) == 2 + reference
+        assert made.plan["sampling"]["prose"] == {"temperature": 0.7 if sampling else 0.0}

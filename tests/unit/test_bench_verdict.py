@@ -90,8 +90,12 @@ def run(
     ids: int = 0,
     dtype: str = "float32",
     floor: float = 0.0,
+    **planned: Any,
 ) -> RunResult:
-    """linear: commit 4 in 40 ms; ddtree: commit 5 in 44 ms, with a little noise. `edit` breaks one sample."""
+    """linear: commit 4 in 40 ms; ddtree: commit 5 in 44 ms, with a little noise. `edit` breaks one sample.
+
+    planned: parts of the plan.
+    """
     legs = {REFERENCE_LEG: leg("autoregressive", REFERENCE_LEG, 0.03, 1)}
     for i, arm in enumerate(ORDER):
         step = (0.040, 0.044)[arm] * (1 + 0.001 * ((i * 3) % 4))
@@ -105,7 +109,8 @@ def run(
             ids=ids if last else 0,
             seen=seen if seen and last else evidence(),
         )
-    return build("r", "lab0", "2026-01-01T00:00:00+00:00", plan(ORDER, dtype=dtype), legs, floor)
+    made = {**plan(ORDER, dtype=dtype), **planned}
+    return build("r", "lab0", "2026-01-01T00:00:00+00:00", made, legs, floor)
 
 
 def test_a_better_arm_is_better_and_the_why_is_the_split() -> None:
@@ -182,6 +187,31 @@ def test_other_tokens_are_not_lossless_in_fp32_and_undecided_elsewhere() -> None
     undecided = run(ids=1, dtype="bfloat16")
     assert undecided.exit_code == ExitCode.OK
     assert Lossless.UNDECIDED in {arm.lossless for arm in undecided.arms}
+
+
+def test_only_greedy_sets_tell_whether_an_arm_is_lossless() -> None:
+    result = run(ids=1, sampling={"prose": {"temperature": 0.7}, "code": {"temperature": 0.7}})
+    assert result.exit_code == ExitCode.OK
+    assert {arm.lossless for arm in result.arms} == {Lossless.UNCHECKED}
+    assert "sampling: temperature 0.7" in terminal.verdicts(result)
+    assert "sampling: temperature 0.7." in page(result)
+    assert document(result)["sampling"]["prose"]["temperature"] == 0.7
+    mixed = run(ids=1, sampling={"prose": {"temperature": 0.7}})
+    assert mixed.exit_code == ExitCode.NOT_LOSSLESS
+    why = next(arm.lossless_why for arm in mixed.arms if arm.lossless is Lossless.DIFFERENT)
+    assert "code/0 at token 1" in why and "prose/0" not in why
+    assert why.endswith("sampled, so not compared: prose")
+    assert "sampling: prose temperature 0.7; code greedy" in terminal.verdicts(mixed)
+    assert "sampling: greedy" in terminal.verdicts(run())
+
+
+def test_an_arm_that_cannot_sample_is_no_match_for_one_that_does() -> None:
+    linear = {"arms": [{**arm, "samples": arm["name"] != "linear"} for arm in plan(ORDER)["arms"]]}
+    assert run(**linear).valid, "greedy sets are the same for both"
+    result = run(**linear, sampling={"prose": {"temperature": 0.7}})
+    finding = next(one for one in result.findings if one.fatal)
+    assert (finding.title, finding.where) == ("an arm did not sample", "linear")
+    assert result.exit_code == ExitCode.INCONCLUSIVE
 
 
 def test_the_noise_floor_comes_from_an_a_a_run_and_holds() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kdops.cli import main
+from kdops.cli import ab, main
+from kdops.deploy import client
 from kdops.store import Store
 
 pytestmark = pytest.mark.unit
@@ -61,6 +63,8 @@ def call(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
         (("ab", "linear", "linear", "--host", "one", "--client", "moon"), "'moon' is unknown"),
         (("ab", "linear", "linear", "--host", "one", "--tokens", "0"), "0 new tokens a request"),
         (("ab", "linear", "linear", "--host", "one", "--per-set", "0"), "0 prompts of each set"),
+        (("ab", "linear", "linear", "--host", "one", "--sampling", "heat=1"), "'heat' is none of"),
+        (("ab", "linear", "linear", "--host", "one", "--sampling", "top_p=0"), "--sampling: top_p 0"),
     ],
 )
 def test_a_wrong_measurement_is_refused(
@@ -73,6 +77,20 @@ def test_a_wrong_measurement_is_refused(
     assert call(monkeypatch, *words, "-i", str(state / "lab.yml")) == 2
     assert said in capsys.readouterr().err
     assert Store().runs() == []
+
+
+def test_a_run_goes_on_with_the_sampling_it_began_with(
+    state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plans: list[Any] = []
+    monkeypatch.setattr(client, "loads", lambda host: [])
+    monkeypatch.setattr(ab, "_go", lambda job, *_: plans.append(job.plan))
+    words = ("linear", "linear", "--host", "one", "--quick", "--sampling", "temperature=0.7,seed=3")
+    assert call(monkeypatch, "ab", *words, "-i", str(state / "lab.yml")) == 0
+    (stored,) = Store().runs()
+    assert stored.plan["sampling"]["code"] == {"temperature": 0.7, "seed": 3}
+    assert call(monkeypatch, "ab", "resume", stored.id, "-i", str(state / "lab.yml")) == 0
+    assert plans[1] == plans[0] and "these changed" not in capsys.readouterr().err
 
 
 def test_runs_are_listed_and_an_incomplete_one_says_how_to_go_on(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kdops.bench.workloads.prompts import PromptSet
+from kdops.bench.workloads.sampling import GREEDY, Sampling
 from kdops.errors import UsageError
 
 AGAIN = "again-"
@@ -33,7 +34,7 @@ _SWEEP = (64, 1024, 4096, 16384, 65536)
 
 @dataclass(frozen=True)
 class Request:
-    """One greedy request of fixed length. key: unique in the suite. pad_to: exact prompt tokens (0: none).
+    """One request of fixed length. key: unique in the suite. pad_to: exact prompt tokens (0: none).
 
     margins: ask for the margin of each token; the engine is slower then.
     """
@@ -42,13 +43,17 @@ class Request:
     text: str
     tokens: int
     pad_to: int = 0
+    sampling: Sampling = GREEDY
     margins: bool = False
 
     def document(self) -> dict[str, Any]:
         """Return what the load client reads."""
-        sampling = {"max_new_tokens": self.tokens, "temperature": 0.0, "ignore_eos": True}
+        sampling = {"max_new_tokens": self.tokens, **self.sampling.parameters(), "ignore_eos": True}
         told = {"key": self.key, "text": self.text, "pad_to": self.pad_to, "sampling": sampling}
         return {**told, "margins": True} if self.margins else told
+
+
+_WARM = Request("warm-up", "Before the first race the track is swept.", 32)
 
 
 @dataclass(frozen=True)
@@ -74,12 +79,14 @@ class Stage:
 class Load:
     """How much a leg sends, as chosen. tokens: new ones of each request of a set, prompts: of each set; None:
     as many as usual. levels: streams at once. rate: requests/s of an open-loop stage, None for none.
+    sampling: of every request, None: each set's own.
     """
 
     tokens: int | None = None
     prompts: int | None = None
     levels: tuple[int, ...] = (4,)
     rate: float | None = None
+    sampling: Sampling | None = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,16 @@ class Suite:
         """Output tokens of one leg."""
         return count(self.stages)
 
+    @property
+    def sampling(self) -> dict[str, Sampling]:
+        """How each prompt set is sampled."""
+        return {one.name: one.requests[0].sampling for one in self.stages if one.name in self.sets}
+
+    @property
+    def greedy(self) -> tuple[str, ...]:
+        """The prompt sets whose tokens must not depend on the arm."""
+        return tuple(name for name, one in self.sampling.items() if one.greedy)
+
 
 def count(stages: Sequence[Stage]) -> int:
     """Return the output tokens of `stages`."""
@@ -117,18 +134,21 @@ def make(
     prompts: int | None = None,
     levels: Sequence[int] = (4,),
     rate: float | None = None,
+    sampling: Sampling | None = None,
 ) -> Suite:
     """Build the suite. context_length: of the engine in tokens; longer contexts are left out. The others are
     those of `Load`.
 
     Raises UsageError for a set without a prompt, one that does not fit the context, or an odd load.
     """
-    load = Load(tokens, prompts, tuple(sorted(set(levels))), rate)
+    load = Load(tokens, prompts, tuple(sorted(set(levels))), rate, sampling)
     length, per_set, long = (48, 1, 192) if quick else (128, 4, 1536)
     tokens = _between(load.tokens, length, _FEWEST_TOKENS, "new tokens a request", "--tokens 256")
     per_set = _between(load.prompts, per_set, 1, "prompts of each set", "--per-set 4")
     if context_length is not None:
         long = max(tokens, min(long, context_length - _LONG_PROMPT))
+    if sampling:
+        sets = [replace(one, sampling=sampling) for one in sets]
     names = [one.name for one in sets]
     if not names or len(set(names)) != len(names) or any(map(_reserved, names)):
         raise UsageError(
@@ -137,18 +157,23 @@ def make(
             remedy=f"give each set its own name, other than {LONG}, {CONTEXT}, {LEVEL}… and {OPEN_LOOP}…",
         )
     stages = [_of_set(one, tokens, per_set, context_length) for one in sets]
-    text = stages[min(1, len(stages) - 1)].requests[0].text  # built in: prose, which flatters nobody
-    stages.append(Stage(LONG, (Request(f"{LONG}/0", text, long),)))
+    firsts = [stage.requests[0] for stage in stages]
+    prose = firsts[min(1, len(firsts) - 1)]  # of the built-in sets the one that flatters nobody
+    stages.append(Stage(LONG, (replace(prose, key=f"{LONG}/0", tokens=long, pad_to=0),)))
     contexts = [n for n in _SWEEP if context_length is None or n + tokens < context_length]
     contexts = contexts[: 2 if quick else len(_SWEEP)]
-    sweep = tuple(Request(f"{CONTEXT}/{n}", f"{n} steps along the shore. " + text, 32, n) for n in contexts)
+    sweep = tuple(
+        Request(f"{CONTEXT}/{n}", f"{n} steps along the shore. " + prose.text, 32, n, prose.sampling)
+        for n in contexts
+    )
     stages.append(Stage(CONTEXT, sweep))
-    texts = [stage.requests[0].text for stage in stages[: len(sets)]]
-    stages += [_level(level, texts, tokens // 2) for level in load.levels]
+    stages += [_level(level, firsts, tokens // 2) for level in load.levels]
     if rate is not None:
-        stages.append(_open_loop(rate, _QUICK_OPEN_LOOP_S if quick else _OPEN_LOOP_S, texts, tokens // 2))
-    warm = tuple(Request(f"warm-up/{i}", "Before the first race the track is swept.", 32) for i in range(2))
-    return Suite(Stage("warm-up", warm), tuple(stages), tuple(names), load)
+        stages.append(_open_loop(rate, _QUICK_OPEN_LOOP_S if quick else _OPEN_LOOP_S, firsts, tokens // 2))
+    # Each way of sampling has kernels of its own.
+    kinds = dict.fromkeys(one.sampling for one in sets)
+    warm = [replace(_WARM, key=f"warm-up/{i}", sampling=kind) for i, kind in enumerate([*kinds, *kinds])]
+    return Suite(Stage("warm-up", tuple(warm)), tuple(stages), tuple(names), load)
 
 
 def _between(given: int | None, usual: int, least: int, what: str, example: str) -> int:
@@ -163,11 +188,14 @@ def _reserved(name: str) -> bool:
     return name in (LONG, CONTEXT) or name.startswith((LEVEL, OPEN_LOOP, AGAIN))
 
 
-def _many(stage: str, number: int, texts: Sequence[str], tokens: int) -> tuple[Request, ...]:
-    return tuple(Request(f"{stage}/{i}", f"{i}. {texts[i % len(texts)]}", tokens) for i in range(number))
+def _many(stage: str, number: int, texts: Sequence[Request], tokens: int) -> tuple[Request, ...]:
+    chosen = ((i, texts[i % len(texts)]) for i in range(number))
+    return tuple(
+        Request(f"{stage}/{i}", f"{i}. {one.text}", tokens, sampling=one.sampling) for i, one in chosen
+    )
 
 
-def _level(level: int, texts: Sequence[str], tokens: int) -> Stage:
+def _level(level: int, texts: Sequence[Request], tokens: int) -> Stage:
     if not 1 <= level <= _MOST_STREAMS:
         raise UsageError(
             f"{level} streams at once",
@@ -178,7 +206,7 @@ def _level(level: int, texts: Sequence[str], tokens: int) -> Stage:
     return Stage(name, _many(name, 2 * level, texts, tokens), level)
 
 
-def _open_loop(rate: float, seconds: float, texts: Sequence[str], tokens: int) -> Stage:
+def _open_loop(rate: float, seconds: float, texts: Sequence[Request], tokens: int) -> Stage:
     """Requests that arrive as a Poisson process with a fixed seed, whatever the engine still has to do."""
     if not 0 < rate * seconds <= _MOST_ARRIVALS:
         raise UsageError(
@@ -194,11 +222,11 @@ def _open_loop(rate: float, seconds: float, texts: Sequence[str], tokens: int) -
 
 
 def reference(suite: Suite, *, margins: bool) -> tuple[Stage, ...]:
-    """Return what the extra autoregressive start sends: the prompt sets.
+    """Return what the extra autoregressive start sends: the greedy prompt sets, whose tokens are compared.
 
     margins: for losslessness outside fp32, with each token's margin, and again at other batch compositions.
     """
-    own = tuple(stage for stage in suite.stages if stage.name in suite.sets)
+    own = tuple(stage for stage in suite.stages if stage.name in suite.greedy)
     if not margins:
         return own
     asked = tuple(
@@ -227,6 +255,7 @@ def _of_set(one: PromptSet, tokens: int, most: int, context_length: int | None) 
             remedy="raise engine_context_length, or leave the set out",
         )
     requests = [
-        Request(f"{one.name}/{i}", text, tokens, one.pad_to) for i, text in enumerate(one.prompts[:most])
+        Request(f"{one.name}/{i}", text, tokens, one.pad_to, one.sampling)
+        for i, text in enumerate(one.prompts[:most])
     ]
     return Stage(one.name, tuple(requests))

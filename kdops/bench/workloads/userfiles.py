@@ -7,7 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from kdops.bench.workloads import sampling
 from kdops.bench.workloads.prompts import PromptSet
+from kdops.bench.workloads.sampling import Sampling
 from kdops.errors import UsageError
 
 _MOST_BYTES = 256 * 1024 * 1024
@@ -15,8 +17,11 @@ _HALF = re.compile("[\ud800-\udfff]")
 _FORMS = 'a line is {"prompt": …}, an OpenAI batch request or a ShareGPT conversation'
 
 
-def read(path: Path) -> PromptSet:
-    """Return the prompts of `path`, named for the file. Raises UsageError with the line that is wrong."""
+def read(path: Path, chosen: Sampling | None = None) -> PromptSet:
+    """Return the prompts of `path`, named for the file, with the sampling that its rows name.
+
+    chosen: instead of theirs. Raises UsageError with the line that is wrong.
+    """
     try:
         with path.open("rb") as file:  # its size says nothing of a device or a pipe
             content = file.read(_MOST_BYTES + 1)
@@ -25,10 +30,11 @@ def read(path: Path) -> PromptSet:
         text = content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise _wrong(path, str(error)) from error
-    prompts = tuple(_prompt(path, number, entry) for number, entry in _entries(path, text))
+    entries = _entries(path, text)
+    prompts = tuple(_prompt(path, number, entry) for number, entry in entries)
     if not prompts:
         raise _wrong(path, "it is empty")
-    return PromptSet(path.stem, prompts)
+    return PromptSet(path.stem, prompts, sampling=chosen or _sampling(path, entries))
 
 
 def _entries(path: Path, text: str) -> list[tuple[int, Any]]:
@@ -60,11 +66,30 @@ def _prompt(path: Path, number: int, entry: Any) -> str:
     return found
 
 
+def _sampling(path: Path, entries: list[tuple[int, Any]]) -> Sampling:
+    """Return what every row says. Raises UsageError where rows differ: a set is measured in one way."""
+    rows = [(n, sampling.read(_request(e), f"{path.name}, entry {n}")) for n, e in entries]
+    first, common = rows[0]
+    for number, other in rows:
+        if other != common:
+            raise UsageError(
+                f"{path.name} mixes kinds of sampling",
+                cause=f"entry {first}: {common.words()}; entry {number}: {other.words()}",
+                remedy="split the file, or choose one for all with --sampling temperature=…",
+            )
+    return common
+
+
+def _request(entry: Any) -> dict[str, Any]:
+    """An OpenAI batch row (custom_id, method, url, body) holds the request in its body."""
+    entry = entry if isinstance(entry, dict) else {}
+    return body if isinstance(body := entry.get("body"), dict) else entry
+
+
 def _text(entry: Any) -> Any:
-    if isinstance(entry, str) or not isinstance(entry, dict):
+    if not isinstance(entry, dict):
         return entry
-    if isinstance(body := entry.get("body"), dict):  # OpenAI batch: custom_id, method, url, body
-        entry = body
+    entry = _request(entry)
     if isinstance(turns := entry.get("messages"), list):
         return _joined(_first(turns, "role", "user", "content"))
     if isinstance(turns := entry.get("conversations"), list):
