@@ -9,12 +9,14 @@ import sys
 import traceback
 
 import typer
+from typer._click.exceptions import NoArgsIsHelpError
+from typer._click.exceptions import UsageError as Mistyped
 
 from kdops import __version__, paths
 from kdops.cli import ab, check, config, daily, deploy, diagnose, generate, lab, report, tui
 from kdops.cli.lab_words import better
 from kdops.cli.output import say, show_error
-from kdops.errors import ExitCode, KdopsError
+from kdops.errors import ExitCode, KdopsError, UsageError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
@@ -62,6 +64,16 @@ def _full(error: OSError) -> KdopsError:
     )
 
 
+def _mistyped(error: Mistyped) -> UsageError:
+    """Return typer's complaint about the command line, which names what is near, as kdops tells errors."""
+    command = error.ctx.command_path if error.ctx else "kdops COMMAND"
+    return UsageError(
+        f"{command}: this cannot be run as written",
+        cause=error.format_message(),
+        remedy=f"{command} -h shows what it takes",
+    )
+
+
 ab.register(app)
 check.register(app)
 config.register(app)
@@ -80,7 +92,16 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # in the locale C, "×" must not end the command
             stream.reconfigure(errors="backslashreplace")
     try:
-        app(prog_name="kdops")
+        sys.exit(app(prog_name="kdops", standalone_mode=False))
+    except NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(ExitCode.USAGE)
+    except Mistyped as error:
+        show_error(_mistyped(error))
+        sys.exit(ExitCode.USAGE)
+    except typer.Abort:
+        say("interrupted")
+        sys.exit(ExitCode.INTERRUPTED)
     except KdopsError as error:
         told = better(error)
         show_error(told)

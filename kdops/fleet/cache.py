@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
+import io
 import json
 import os
 import re
@@ -36,7 +38,9 @@ def _with_ansible(inventory: Path) -> RawInventory:
     from ansible.errors import AnsibleError
 
     try:
-        from kdops.fleet import inventory as ansible_inventory
+        # Ansible gives the streams it meets an error handler of its own, which loses characters.
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            from kdops.fleet import inventory as ansible_inventory
     except AnsibleError as error:
         raise UsageError(
             "Ansible does not start here",

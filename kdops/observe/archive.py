@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import tarfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -12,9 +14,11 @@ from typing import Any
 from kdops.diagnose import counters, journal, measured, unit_text
 from kdops.diagnose.evidence import Evidence, GpuUse, Journal, Settings
 from kdops.errors import UsageError
-from kdops.observe.journal import pieces
+from kdops.files import require_regular, rest
 
 _MOST = 16_000_000
+_MOST_UNPACKED = 1 << 29
+"""`kdops report` keeps ten files of 30 million characters at most."""
 _NAMES = (
     "journal.txt",
     "settings.json",
@@ -24,6 +28,7 @@ _NAMES = (
     "bench.json",
     "gpu.txt",
 )
+_READ = (*_NAMES, "manifest.json")
 _ACTIVE = re.compile(
     r"^\s*(HW Thermal Slowdown|SW Thermal Slowdown|HW Power Brake Slowdown)\s*:\s*Active", re.M
 )
@@ -34,39 +39,56 @@ _REASONS = {
 }
 
 
+class _Unpacked(gzip.GzipFile):
+    """An archive, of which _MOST_UNPACKED bytes are read at most: a small file may unpack to any size."""
+
+    _left = _MOST_UNPACKED
+
+    def read(self, size: int | None = -1) -> bytes:
+        piece = super().read(size)
+        self._left -= len(piece)
+        if self._left < 0:
+            raise OSError(f"it unpacks to more than {_MOST_UNPACKED >> 20} MiB")
+        return piece
+
+
 def from_report(path: Path) -> Evidence:
-    """Read the archive. Raises UsageError for a file that is none of them."""
+    """Read the archive. Raises UsageError for a file that is none of them, or is not whole."""
     texts: dict[str, str] = {}
     read: Journal | None = None
-    host = "HOST"
+    found = set()
     try:
-        with tarfile.open(path, "r:*") as archive:
+        require_regular(path)
+        with _Unpacked(path) as whole, tarfile.open(fileobj=whole, mode="r|") as archive:
             for member in archive:
                 name = PurePosixPath(member.name).name
-                file = (
-                    archive.extractfile(member)
-                    if member.isfile() and name in (*_NAMES, "manifest.json")
-                    else None
-                )
+                found.add(name)
+                file = archive.extractfile(member) if name in _READ and member.isfile() else None
                 if file is None:
                     continue
                 if name == "journal.txt":
-                    read = journal.read(pieces(file))
+                    read = journal.read(rest(file.read))
                 else:
                     texts[name] = file.read(_MOST).decode(errors="replace")
-    except (OSError, tarfile.TarError, EOFError) as error:
-        raise UsageError(
-            f"{path} cannot be read",
-            cause=str(error) or type(error).__name__,
-            remedy="name an archive written by kdops report",
-        ) from error
+            for _ in rest(whole.read):  # to the checksum at its end
+                pass
+    except (OSError, tarfile.TarError, EOFError, zlib.error) as error:
+        raise _refused(path, str(error) or type(error).__name__) from error
     if read is None and not texts:
         raise UsageError(
             f"{path} is no report", cause="none of its files is there", remedy="write one: kdops report HOST"
         )
-    told = _json(texts.get("manifest.json")).get("host")
-    host = str(told) if isinstance(told, str) and told else host
-    return _evidence(host, texts, read)
+    manifest = _json(texts.get("manifest.json"))
+    promised = manifest.get("files")
+    if isinstance(promised, dict) and (lost := sorted(set(promised) - found)):
+        raise _refused(path, f"its manifest names {', '.join(lost)[:200]}, which it does not hold")
+    told = manifest.get("host")
+    return _evidence(told if isinstance(told, str) and told else "HOST", texts, read)
+
+
+def _refused(path: Path, cause: str) -> UsageError:
+    remedy = "name an archive written by kdops report; if it is one, it is damaged: copy it again"
+    return UsageError(f"{path} cannot be read", cause=cause, remedy=remedy)
 
 
 def _evidence(host: str, texts: Mapping[str, str], read: Journal | None) -> Evidence:

@@ -73,10 +73,18 @@ def test_a_bad_file_gets_a_sentence(tmp_path: Path, content: bytes, said: str) -
     assert said in caught.value.cause
 
 
-def test_a_file_without_an_end_gets_a_sentence() -> None:
+def test_a_huge_file_gets_a_sentence(tmp_path: Path) -> None:
+    with (path := tmp_path / "huge.jsonl").open("wb") as file:
+        file.truncate(257 << 20)
+    with pytest.raises(UsageError) as caught:
+        read(path)
+    assert "more than 256 MiB" in caught.value.cause
+
+
+def test_a_device_gets_a_sentence() -> None:
     with pytest.raises(UsageError) as caught:
         read(Path("/dev/zero"))
-    assert "more than 256 MiB" in caught.value.cause
+    assert "a device" in caught.value.cause
 
 
 def test_a_missing_file_gets_a_sentence(tmp_path: Path) -> None:

@@ -42,6 +42,38 @@ def test_unknown_command_is_usage_error() -> None:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "command", "cause"),
+    [
+        (("--bogus",), "kdops", "--bogus"),
+        (("deplyo",), "kdops", "Did you mean 'deploy'?"),
+        (("lab", "upp"), "kdops lab", "Did you mean 'up'?"),
+        (("deploy",), "kdops deploy", "HOST"),
+        (("bench", "x", "--toknes", "3"), "kdops bench", "--tokens"),
+        (("lab", "up", "two"), "kdops lab up", "integer"),
+        (("ab", "a", "b", "--legs", "9"), "kdops ab", "8"),
+        (("hosts", "\x1b[31m"), "kdops hosts", r"\x1b[31m"),
+        (("logs", "x", "-n"), "kdops COMMAND", "'-n' requires an argument"),
+    ],
+)
+def test_every_mistyped_command_has_a_cause_and_a_remedy(
+    words: tuple[str, ...], command: str, cause: str
+) -> None:
+    result = kdops(*words)
+    assert (result.returncode, result.stdout) == (2, "")
+    title, why, remedy = result.stderr.splitlines()
+    assert title.startswith(f"error: {command}: ")
+    assert why.startswith("  cause:  ") and cause in why
+    assert remedy == f"  remedy: {command} -h shows what it takes"
+
+
+@pytest.mark.parametrize("words", [(), ("lab",)])
+def test_no_command_is_answered_with_the_help(words: tuple[str, ...]) -> None:
+    result = kdops(*words)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("Usage: kdops")
+
+
 def test_top_level_help_imports_nothing_heavy() -> None:
     """`--help` stays fast because ansible, fabric and textual are imported by the commands that need them."""
     code = (
@@ -100,10 +132,12 @@ def test_what_files_and_hosts_say_cannot_act_on_the_terminal(tmp_path: Path) -> 
     assert "\\x1b[31m does not exist" in missing.stderr
 
 
-def test_a_plain_locale_ends_no_command() -> None:
-    result = kdops("config", "ct200", PYTHONIOENCODING="ascii", KDOPS_INVENTORY=INVENTORIES)
-    assert (result.returncode, result.stderr) == (0, "")
-    assert "8 \\xd7 NVIDIA" in result.stdout
+def test_a_plain_locale_ends_no_command(tmp_path: Path) -> None:
+    plain = {"PYTHONIOENCODING": "ascii", "KDOPS_INVENTORY": INVENTORIES, "KDOPS_CACHE": str(tmp_path)}
+    for _ in ("read by Ansible", "read from the cache"):
+        result = kdops("config", "ct200", **plain)
+        assert (result.returncode, result.stderr) == (0, "")
+        assert "8 \\xd7 NVIDIA" in result.stdout
 
 
 def test_a_full_disk_is_no_failure_of_kdops() -> None:

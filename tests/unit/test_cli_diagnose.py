@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -17,12 +19,16 @@ import pytest
 import test_diagnose_rules as rules
 import test_diagnose_sources as sources
 import typer
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kdops.bench import arms
 from kdops.cli.main import app
 from kdops.diagnose.apply import diagnose
 from kdops.diagnose.failures import CLASSES
+from kdops.errors import UsageError
 from kdops.host.archive import Collected, pack
+from kdops.observe.archive import from_report
 
 pytestmark = pytest.mark.unit
 
@@ -185,3 +191,67 @@ def test_json_keeps_what_could_act_on_a_terminal_escaped() -> None:
     out = kdops("--journal", "-", "--json", stdin=line.encode()).stdout.decode()
     assert not {"\x9b", "\u202e", "\u2028", "\x7f"} & set(out)
     assert "9b31m" in json.dumps(json.loads(out))
+
+
+JOURNAL = "".join(f"{number} {number**3 % 9973}\n" for number in range(5_000))
+PACKED = pack("ct200", Collected({"journal.txt": JOURNAL, "unit.txt": "ActiveState=active\n"}))
+
+
+def unusable(path: Path) -> str:
+    done = kdops("--report", str(path))
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"remedy:" in done.stderr and b"Traceback" not in done.stderr
+    return done.stderr.decode()
+
+
+@given(cut=st.integers(0, len(PACKED) - 1))
+def test_an_archive_that_was_cut_is_told(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    path = tmp_path_factory.mktemp("cut") / "r.tar.gz"
+    path.write_bytes(PACKED[:cut])
+    with pytest.raises(UsageError):
+        from_report(path)
+
+
+@given(at=st.integers(0, len(PACKED) - 1), bits=st.integers(1, 255))
+def test_a_damaged_archive_is_told(tmp_path_factory: pytest.TempPathFactory, at: int, bits: int) -> None:
+    path = tmp_path_factory.mktemp("damaged") / "r.tar.gz"
+    path.write_bytes(PACKED)
+    whole = from_report(path)
+    path.write_bytes(PACKED[:at] + bytes([PACKED[at] ^ bits]) + PACKED[at + 1 :])
+    try:
+        found = from_report(path)
+    except UsageError:
+        return
+    assert found == whole, "a byte that nobody needs, as the time in the header"
+
+
+def test_an_archive_that_lost_a_file_is_told(tmp_path: Path) -> None:
+    manifest = json.dumps({"host": "ct200", "files": {"journal.txt": {}, "unit.txt": {}, "stacks.txt": {}}})
+    path = archive(tmp_path / "r.tar.gz", {"manifest.json": manifest, "unit.txt": "ActiveState=active\n"})
+    assert "journal.txt, stacks.txt" in unusable(path)
+
+
+def test_a_tar_cut_before_it_was_packed_is_told(tmp_path: Path) -> None:
+    tar = gzip.decompress(PACKED)
+    for cut in (600, 1024, len(tar) // 2):
+        (tmp_path / "r.tar.gz").write_bytes(gzip.compress(tar[:cut]))
+        assert "cannot be read" in unusable(tmp_path / "r.tar.gz")
+
+
+def test_an_archive_that_unpacks_without_end_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "r.tar.gz"
+    info = tarfile.TarInfo("x/journal.txt")
+    info.size = 1 << 40
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(info.tobuf())
+        for _ in range(600):
+            file.write(bytes(1 << 20))
+    assert "it unpacks to more than 512 MiB" in unusable(path)
+
+
+def test_a_pipe_is_no_archive_and_one_without_a_writer_no_journal(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert "a device or a pipe" in unusable(tmp_path / "pipe")
+    done = kdops("--journal", str(tmp_path / "pipe"))
+    assert done.returncode == 2 and b"nobody writes to this pipe" in done.stderr
+    assert kdops("--journal", "/dev/zero").returncode == 2

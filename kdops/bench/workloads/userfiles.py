@@ -11,6 +11,7 @@ from kdops.bench.workloads import sampling
 from kdops.bench.workloads.prompts import PromptSet
 from kdops.bench.workloads.sampling import Sampling
 from kdops.errors import UsageError
+from kdops.files import pieces
 
 _MOST_BYTES = 256 * 1024 * 1024
 _HALF = re.compile("[\ud800-\udfff]")
@@ -23,10 +24,11 @@ def read(path: Path, chosen: Sampling | None = None) -> PromptSet:
     chosen: instead of theirs. Raises UsageError with the line that is wrong.
     """
     try:
-        with path.open("rb") as file:  # its size says nothing of a device or a pipe
-            content = file.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
-            raise _wrong(path, "it has more than 256 MiB")
+        content = bytearray()
+        for piece in pieces(path):  # its size says nothing of a pipe
+            content += piece
+            if len(content) > _MOST_BYTES:
+                raise _wrong(path, "it has more than 256 MiB")
         text = content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise _wrong(path, str(error)) from error
