@@ -28,6 +28,8 @@ _NAMES = (
     "bench.json",
     "gpu.txt",
 )
+_TARFILE_LETS_THROUGH = (ValueError, OverflowError, RecursionError)
+"""For headers that somebody made up."""
 _READ = (*_NAMES, "manifest.json")
 _ACTIVE = re.compile(
     r"^\s*(HW Thermal Slowdown|SW Thermal Slowdown|HW Power Brake Slowdown)\s*:\s*Active", re.M
@@ -72,7 +74,7 @@ def from_report(path: Path) -> Evidence:
                     texts[name] = file.read(_MOST).decode(errors="replace")
             for _ in rest(whole.read):  # to the checksum at its end
                 pass
-    except (OSError, tarfile.TarError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error, tarfile.TarError, *_TARFILE_LETS_THROUGH) as error:
         raise _refused(path, str(error) or type(error).__name__) from error
     if read is None and not texts:
         raise UsageError(

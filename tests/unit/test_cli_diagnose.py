@@ -249,6 +249,23 @@ def test_an_archive_that_unpacks_without_end_is_told(tmp_path: Path) -> None:
     assert "it unpacks to more than 512 MiB" in unusable(path)
 
 
+@pytest.mark.parametrize(
+    ("kind", "body", "times"),
+    [
+        (tarfile.XHDTYPE, b"99999999999999999999 a=b\n", 1),
+        (tarfile.XHDTYPE, b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n", 1),
+        (tarfile.GNUTYPE_LONGNAME, b"abc\0", 3000),
+    ],
+    ids=["overflow", "sparse", "nested"],
+)
+def test_a_made_up_header_is_told(tmp_path: Path, kind: bytes, body: bytes, times: int) -> None:
+    info, last = tarfile.TarInfo("x"), tarfile.TarInfo("x/journal.txt")
+    info.type, info.size = kind, len(body)
+    tar = (info.tobuf() + body.ljust(512, b"\0")) * times + last.tobuf() + bytes(1024)
+    (tmp_path / "r.tar.gz").write_bytes(gzip.compress(tar))
+    assert "cannot be read" in unusable(tmp_path / "r.tar.gz")
+
+
 def test_a_pipe_is_no_archive_and_one_without_a_writer_no_journal(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert "a device or a pipe" in unusable(tmp_path / "pipe")
