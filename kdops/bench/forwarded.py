@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import shlex
 import socket
 import subprocess
 import sys
@@ -22,16 +23,24 @@ from kdops.host.settings import target_args
 _OPEN_S = 20.0
 _OPTIONS = (
     "BatchMode=yes",
+    "RemoteCommand=none",
     "ExitOnForwardFailure=yes",
     "StrictHostKeyChecking=yes",
     "ServerAliveInterval=5",
     "ServerAliveCountMax=3",
 )
+# Tells dashboards that kdops measures there: a process that names a load client's folder (`measuring` of
+# kdops.host.on_host). It ends, and removes the folder, with this end of the link.
+_MARK = (
+    "d=$(mktemp -d -t kdops-load.XXXXXXXX) && "
+    """exec python3 -c 'import os, sys; sys.stdin.read(); os.rmdir(sys.argv[1])' "$d" """
+)
 
 
 @contextmanager
 def forward(host: Host, address: str, port: int) -> Iterator[int]:
-    """Yield a port of 127.0.0.1 that `ssh -N -L` carries to `address`:`port` as the host sees it.
+    """Yield a port of 127.0.0.1 that `ssh -L` carries to `address`:`port` as the host sees it; dashboards
+    pause meanwhile.
 
     Raises UnreachableError when ssh ends or the port does not open in 20 s.
     """
@@ -40,10 +49,10 @@ def forward(host: Host, address: str, port: int) -> Iterator[int]:
         local = int(free.getsockname()[1])
     there = f"[{address}]" if ":" in address else address
     options = [word for option in _OPTIONS for word in ("-o", option)]
-    command = ["ssh", "-N", *options, *target_args(host.ssh), "-L", f"127.0.0.1:{local}:{there}:{port}"]
+    command = ["ssh", "-T", *options, *target_args(host.ssh), "-L", f"127.0.0.1:{local}:{there}:{port}"]
     process = subprocess.Popen(
-        [*command, "--", host.ssh.address],
-        stdin=subprocess.DEVNULL,
+        [*command, "--", host.ssh.address, shlex.join(["sh", "-c", _MARK])],
+        stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

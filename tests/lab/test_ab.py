@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from deploying import UNIT, Deployer, standin_tree, until, write_inventory
+from host_service import find
 
+from kdops.host import HostConnection
+from kdops.host.sampler import reports
 from kdops.store import Store
 
 if TYPE_CHECKING:
@@ -177,6 +180,20 @@ def test_bench_through_an_openssh_forward_is_labelled_and_takes_levels_and_arriv
     first = json.loads((folder / "aiperf.jsonl").read_text().splitlines()[0])
     assert first["spec_decode_acceptance"]["mean_acceptance_length"] == pytest.approx(2.0)
     assert 'kdops_ab_acceptance_length{arm="linear"' in (folder / "openmetrics.txt").read_text()
+
+
+def test_dashboards_pause_while_the_client_runs_here(kdops: Deployer, old: str) -> None:
+    def asked() -> set[str]:
+        with HostConnection(find(kdops.lab, "lab0")) as connection:
+            return set(next(iter(reports(connection, 1.0, ()))))
+
+    process = kdops.start("bench", "lab0", "--quick", "--client", "ssh", "--concurrency", "")
+    process.until("  repetitive measured")
+    assert asked() == {"paused", "time"}
+    code, said = process.end()
+    assert code == 0, said
+    until(lambda: "engine" in asked(), "they ask again")
+    assert kdops.lab.ssh("lab0", "ls -d /tmp/kdops-load.*", check=False) == ""
 
 
 def test_gpus_are_sampled_and_lines_that_the_journal_dropped_are_found(
