@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -13,7 +13,9 @@ from kdops.bench.job import Job
 from kdops.bench.measure import measure
 from kdops.bench.progress import Progress
 from kdops.bench.stored import again
+from kdops.check import before_deploy
 from kdops.deploy.client import Options
+from kdops.deploy.progress import Lines
 from kdops.deploy.trial import Trial
 from kdops.errors import ExitCode, KdopsError
 from kdops.host import HostConnection
@@ -50,7 +52,9 @@ def execute(
     began = time.monotonic()
     store.set_state(run, "running")
     try:
-        with Trial(job.host, job.bundles[left[0][1]], options, say) as trial:
+        trial = Trial(job.host, job.bundles[left[0][1]], options, say)
+        _check(job, [arm for _, arm in left], say)
+        with trial:
             for position, arm in left:
                 now = replace(now, leg=len(store.legs(run)) + 1, name=job.name(position), stage="")
                 show(now)
@@ -79,6 +83,20 @@ def execute(
         raise KdopsError(
             error.title, cause=error.cause, remedy=remedy, code=error.code, evidence=error.evidence
         ) from error
+
+
+def _check(job: Job, arms: Sequence[int], say: Callable[[str], None]) -> None:
+    """Run the check of `kdops deploy` once for each release, before what serves is touched.
+
+    A leg asks its quick rows only. Raises KdopsError (exit 5).
+    """
+    checked = set()
+    for arm in arms:
+        config, bundle = job.configs[arm], job.bundles[arm]
+        if bundle.release not in checked:
+            checked.add(bundle.release)
+            say(f"{config.profile}: {bundle.release}")
+            before_deploy(job.host, config, bundle)(Lines(say))
 
 
 def once(job: Job, run: str, store: Store, say: Callable[[str], None]) -> None:

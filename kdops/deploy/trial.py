@@ -38,7 +38,7 @@ class Trial:
         self._host, self._options, self._say = host, options, say
         self._opening = {**request(first, host, options), "force": True, "trial": True}
         self._heartbeat = Heartbeat(host, str(self._opening["id"]), options.lease)
-        self.restored = ""
+        self.restored = "nothing was changed on the host"
 
     def __enter__(self) -> Trial:
         self._heartbeat.__enter__()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kdops.bench import run, stored
+from kdops.deploy.progress import Display
 from kdops.errors import ExitCode, KdopsError
 from kdops.store import Store
 
@@ -24,24 +25,46 @@ def store(tmp_path: Path) -> Store:
     return made
 
 
+class Untouched:
+    """A trial that changed nothing."""
+
+    restored = "nothing was changed on the host"
+
+    def __init__(self, *_: object) -> None: ...
+
+    def __enter__(self) -> Untouched:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def serve(self, bundle: object) -> None: ...
+
+
+def job(*releases: str) -> Any:
+    return SimpleNamespace(
+        positions=list(enumerate(range(len(releases)))),
+        bundles=[SimpleNamespace(unit="u", release=release) for release in releases],
+        configs=[SimpleNamespace(profile=release) for release in releases],
+        host=None,
+        tokens=dict.fromkeys(range(len(releases)), 10),
+        name=lambda position: releases[position],
+    )
+
+
 def end(monkeypatch: pytest.MonkeyPatch, store: Store, code: ExitCode) -> KdopsError:
     """Execute one leg whose restore fails with `code`."""
 
-    @contextlib.contextmanager
-    def trial(*_: Any) -> Iterator[Any]:
-        yield SimpleNamespace(serve=lambda bundle: None)
-        raise KdopsError("not seen to serve", cause="because", remedy="look there", code=code)
+    class Trial(Untouched):
+        def __exit__(self, *_: object) -> None:
+            raise KdopsError("not seen to serve", cause="because", remedy="look there", code=code)
 
-    monkeypatch.setattr(run, "Trial", trial)
+    monkeypatch.setattr(run, "Trial", Trial)
+    monkeypatch.setattr(run, "before_deploy", lambda *_: lambda display: None)
     monkeypatch.setattr(run, "HostConnection", lambda host: contextlib.nullcontext())
     monkeypatch.setattr(run.host_checks, "require_free_gpus", lambda *_: None)
     monkeypatch.setattr(run, "measure", lambda *_: None)
-    bundle = SimpleNamespace(unit="u")
-    job: Any = SimpleNamespace(
-        positions=[(0, 0)], bundles=[bundle], host=None, tokens={0: 10}, name=lambda position: "linear"
-    )
     with pytest.raises(KdopsError) as ended:
-        run.execute(job, "r1", store, None, lambda line: None)  # type: ignore[arg-type]
+        run.execute(job("linear"), "r1", store, None, lambda line: None)  # type: ignore[arg-type]
     return ended.value
 
 
@@ -56,6 +79,30 @@ def test_ctrl_c_in_the_last_restore_is_an_interrupted_run(
 def test_a_restore_that_fails_is_a_failed_run(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
     assert end(monkeypatch, store, ExitCode.ROLLBACK_FAILED).code == ExitCode.ROLLBACK_FAILED
     assert store.run("r1").state == "failed"
+
+
+@pytest.mark.parametrize("stop", [KdopsError("full", cause="c", remedy="r", code=5), KeyboardInterrupt()])
+def test_every_release_is_checked_once_before_the_host_is_touched(
+    monkeypatch: pytest.MonkeyPatch, store: Store, stop: BaseException
+) -> None:
+    asked = []
+
+    def before(host: None, config: Any, bundle: Any) -> Callable[[Display], None]:
+        def check(display: Display) -> None:
+            asked.append(bundle.release)
+            if bundle.release == "ddtree":
+                raise stop
+
+        return check
+
+    monkeypatch.setattr(run, "before_deploy", before)
+    monkeypatch.setattr(run, "Trial", Untouched)
+    monkeypatch.setattr(Untouched, "serve", lambda *_: pytest.fail("a leg began"))
+    with pytest.raises(KdopsError) as ended:
+        run.execute(job("linear", "linear", "ddtree"), "r1", store, None, lambda line: None)  # type: ignore[arg-type]
+    assert sorted(asked) == ["ddtree", "linear"]
+    assert ended.value.code == (5 if isinstance(stop, KdopsError) else ExitCode.INTERRUPTED)
+    assert store.run("r1").state == ("failed" if isinstance(stop, KdopsError) else "interrupted")
 
 
 @pytest.mark.parametrize(
