@@ -215,6 +215,19 @@ def test_gpus_are_sampled_and_lines_that_the_journal_dropped_are_found(
     )
 
 
+def test_a_second_client_turns_the_verdict_off_and_is_named_first(kdops: Deployer, old: str) -> None:
+    process = kdops.start("bench", "lab0", "--quick")
+    process.until("  repetitive measured")
+    asked = '{"text": "me too", "sampling_params": {"max_new_tokens": 1}}'
+    one_request = f"curl -sf -o /dev/null localhost:30000/generate -d '{asked}'"
+    kdops.lab.ssh("lab0", f"for i in $(seq 40); do {one_request}; done")
+    code, said = process.end()
+    assert code == 9, said
+    (one,) = runs(kdops)
+    found = json.loads(kdops.run("diagnose", "--run", one["run"], "--json")[1])["findings"]
+    assert found[0]["id"] == "foreign-load"
+
+
 def test_foreign_work_on_the_gpus_refuses_the_leg(kdops: Deployer, old: str, fake_nvidia_smi: None) -> None:
     kdops.lab.ssh("lab0", "echo '1, 20480, trainer' >/run/fake-compute-apps")
     invocation = kdops.property("InvocationID")

@@ -101,6 +101,14 @@ def test_metrics_and_log_lines_are_understood(served):
     assert all(event.consistent for event in events if isinstance(event, log_lines.TreeSteps))
 
 
+def findings(lab):
+    return document(lab, "diagnose", "lab0")["findings"]
+
+
+def test_a_sound_host_gets_no_finding(served):
+    assert findings(served) == []
+
+
 def test_edits_on_the_host_are_drift(served):
     unit = "/etc/systemd/system/kdtree-lab0.service"
     served.ssh("lab0", f"cp {unit} /root/unit; echo '# by hand' >> {unit}; mkdir -p {unit}.d")
@@ -138,6 +146,9 @@ def test_a_long_prefill_is_no_hang_and_a_stopped_scheduler_is(served):
     eventually(lambda: shown("ActiveState") == "active", "it serves again", 120)
     assert shown("NRestarts") == "1"
     document(served, "generate", "lab0", PROMPT, "--max-new-tokens", "8")
+    named = findings(served)[0]
+    assert (named["id"], named["severity"]) == ("watchdog", "slow"), "it serves again, so no more than slow"
+    assert any("Watchdog timeout" in line for line in named["evidence"])
 
 
 def test_stop_lets_a_running_request_finish(served):
