@@ -2,7 +2,6 @@
 
 A clock gap voids a comparison only if something throttled the GPUs: heat, a hardware slowdown, a power brake.
 Under a plain power cap it is part of what the arm does, and is reported.
-Source of the reasons: NVML, nvmlClocksEventReasons (nvidia-smi's clocks_throttle_reasons.active).
 """
 
 from __future__ import annotations
@@ -12,22 +11,12 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from kdops import throttle
 from kdops.bench.results import Finding, GpuUse
+from kdops.throttle import Kind, Reason
 
 GAP = 0.02
 """A relative difference of the SM clock that is reported; smaller ones cannot leave the ±2 % margin."""
-_IDLE = 0x1
-_REASONS = {
-    0x2: "application clocks",
-    0x4: "power cap",
-    0x8: "hardware slowdown",
-    0x10: "sync boost",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "power brake",
-    0x100: "display clocks",
-}
-_THROTTLED = 0x8 | 0x20 | 0x40 | 0x80
 
 
 @dataclass(frozen=True)
@@ -45,7 +34,7 @@ class GpuSample:
     temperature: float | None
     busy: float | None
     memory: float | None
-    reasons: int
+    reasons: tuple[Reason, ...]
 
 
 def parse(line: str) -> GpuSample | None:
@@ -54,13 +43,9 @@ def parse(line: str) -> GpuSample | None:
     if len(cells) != 9 or not cells[0].isdecimal():
         return None
     clock, max_clock, power, limit, temperature, busy, memory = map(_number, cells[1:8])
-    try:
-        reasons = int(cells[8], 16)
-    except ValueError:
-        reasons = 0
     share = None if busy is None else busy / 100
     return GpuSample(
-        int(cells[0]), clock, max_clock, power, limit, temperature, share, memory, reasons & ~_IDLE
+        int(cells[0]), clock, max_clock, power, limit, temperature, share, memory, throttle.reasons(cells[8])
     )
 
 
@@ -81,9 +66,7 @@ def summary(lines: Sequence[str]) -> GpuUse | None:
     if not samples:
         return None
     working = [s for s in samples if s.busy] or samples
-    reasons = 0
-    for sample in working:
-        reasons |= sample.reasons
+    given = {reason for s in working for reason in s.reasons}
     clocks = [s.clock for s in working if s.clock is not None]
     return GpuUse(
         gpus=len({s.index for s in samples}),
@@ -95,8 +78,8 @@ def summary(lines: Sequence[str]) -> GpuUse | None:
         temperature=max((s.temperature for s in samples if s.temperature is not None), default=None),
         busy=_mean([s.busy for s in samples]),
         memory=max((s.memory for s in samples if s.memory is not None), default=None),
-        reasons=tuple(name for bit, name in _REASONS.items() if reasons & bit),
-        throttled=bool(reasons & _THROTTLED),
+        reasons=tuple(reason.words for reason in throttle.REASONS if reason in given),
+        throttled=any(reason.kind is Kind.TROUBLE for reason in given),
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import kdops
 from kdops.guard.release import read_tree
 
+_SHARED = ("__init__.py", "errors.py", "throttle.py")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _MAIN = b"from kdops.guard.main import main\n\nraise SystemExit(main())\n"
 
@@ -28,8 +29,8 @@ def archive(files: Mapping[str, tuple[bytes, int]]) -> bytes:
 
 
 def guard_pyz() -> bytes:
-    """Return `kdops_guard.pyz`: kdops.guard and the two modules it needs, run by any python3 from 3.11 on."""
+    """Return `kdops_guard.pyz`: kdops.guard and the modules it needs, run by any python3 from 3.11 on."""
     package = Path(kdops.__file__).parent
     files = {f"kdops/guard/{path}": body for path, body in read_tree(package / "guard").items()}
-    files |= {f"kdops/{name}": (package / name).read_bytes() for name in ("__init__.py", "errors.py")}
+    files |= {f"kdops/{name}": (package / name).read_bytes() for name in _SHARED}
     return archive({"__main__.py": (_MAIN, 0o644), **{path: (body, 0o644) for path, body in files.items()}})

@@ -8,14 +8,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+from kdops import throttle
+
 TRIAL_DROP_IN = "50-kdops-trial.conf"
-_THROTTLE = {
-    0x04: "power cap",
-    0x08: "hardware slowdown",
-    0x20: "thermal",
-    0x40: "hardware thermal",
-    0x80: "power brake",
-}
 
 
 @dataclass(frozen=True)
@@ -70,7 +65,7 @@ class EngineState:
 class GpuSample:
     """One GPU: memory in MiB, utilization in percent, °C, W, MHz; None where the driver has no value.
 
-    throttle: why its clock is held down now, besides being idle or set so; nvmlClocksThrottleReasons of NVML.
+    throttle: why its clock is held down now, in words of `kdops.throttle`; nothing when it was set so.
     """
 
     index: str
@@ -266,11 +261,7 @@ def _gpu(row: list[Any]) -> GpuSample:
 
 
 def _throttle(mask: str) -> tuple[str, ...]:
-    try:
-        bits = int(mask, 16)
-    except ValueError:
-        return ()
-    return tuple(word for bit, word in _THROTTLE.items() if bits & bit)
+    return tuple(one.words for one in throttle.reasons(mask) if one.kind is not throttle.Kind.CHOSEN)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from kdops.diagnose import counters, journal, measured, unit_text
 from kdops.diagnose.evidence import Evidence, GpuUse, Journal, Settings
 from kdops.errors import UsageError
 from kdops.files import require_regular, rest
+from kdops.throttle import REASONS, Kind
 
 _MOST = 16_000_000
 _MOST_UNPACKED = 1 << 29
@@ -31,14 +32,8 @@ _NAMES = (
 _TARFILE_LETS_THROUGH = (ValueError, OverflowError, RecursionError)
 """For headers that somebody made up."""
 _READ = (*_NAMES, "manifest.json")
-_ACTIVE = re.compile(
-    r"^\s*(HW Thermal Slowdown|SW Thermal Slowdown|HW Power Brake Slowdown)\s*:\s*Active", re.M
-)
-_REASONS = {
-    "HW Thermal Slowdown": "hardware thermal slowdown",
-    "SW Thermal Slowdown": "software thermal slowdown",
-    "HW Power Brake Slowdown": "power brake",
-}
+_TROUBLE = {one.label: one.words for one in REASONS if one.kind is Kind.TROUBLE}
+_ACTIVE = re.compile(rf"^\s*({'|'.join(_TROUBLE)})\s*:\s*Active", re.M)
 
 
 class _Unpacked(gzip.GzipFile):
@@ -122,7 +117,7 @@ def _evidence(host: str, texts: Mapping[str, str], read: Journal | None) -> Evid
 
 
 def _gpus(text: str) -> tuple[GpuUse, ...]:
-    reasons = tuple(dict.fromkeys(_REASONS[name] for name in _ACTIVE.findall(text)))
+    reasons = tuple(dict.fromkeys(_TROUBLE[name] for name in _ACTIVE.findall(text)))
     return (GpuUse("nvidia-smi", reasons=reasons),) if reasons else ()
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from kdops.host.status import HostStatus
+from kdops.host.status import GpuSample, HostStatus
 from kdops.observe.row import Row
+from kdops.throttle import POWER_CAP
 
 Level = Literal["ok", "warning", "critical"]
 _CRITICAL_STATES = ("failed", "unhealthy", "restarting", "unreachable", "error")
@@ -50,6 +51,11 @@ def state_level(state: str) -> Level:
     return "ok" if state == "running" else "warning"
 
 
+def throttle_level(gpu: GpuSample) -> Level:
+    """Return how bad it is that the clocks are held down: a plain power cap belongs to the load."""
+    return "warning" if gpu.throttle == (POWER_CAP.words,) else "critical"
+
+
 def worst(status: HostStatus, shown: Row, kv_use: float | None, restarted: bool) -> Alarm | None:
     """Return the alarm that matters most, or None."""
     found = []
@@ -62,8 +68,7 @@ def worst(status: HostStatus, shown: Row, kv_use: float | None, restarted: bool)
         if level != "ok":
             found.append(Alarm(level, f"GPU {gpu.index} at {gpu.temperature:.0f} °C"))
         if gpu.throttle:
-            plain = gpu.throttle == ("power cap",)
-            found.append(Alarm("warning" if plain else "critical", f"GPU {gpu.index}: {gpu.throttle[-1]}"))
+            found.append(Alarm(throttle_level(gpu), f"GPU {gpu.index}: {gpu.throttle[-1]}"))
     level = KV_USE.level(kv_use)
     if level != "ok" and kv_use is not None:
         found.append(Alarm(level, f"KV pool {kv_use:.0%} full"))

@@ -11,7 +11,6 @@ from textual.widgets import Static
 
 from kdops.text import printable
 from kdops.tui import alarms, columns, words
-from kdops.tui.alarms import Level
 from kdops.tui.details import Details
 from kdops.tui.fleet_view import about
 from kdops.tui.history import History, Point
@@ -181,8 +180,7 @@ def gpus(sample: Sample, width: int, colours: Colours, stale: bool) -> Text:
         )
         text.append(f"{words.number(gpu.clock, 0):>5} MHz")
         if gpu.throttle:
-            level: Level = "warning" if gpu.throttle == ("power cap",) else "critical"
-            text.append(f" {', '.join(gpu.throttle)}", style=colours.level(level))
+            text.append(f" {', '.join(gpu.throttle)}", style=colours.level(alarms.throttle_level(gpu)))
     return text
 
 

@@ -68,7 +68,7 @@ def test_a_measured_window_is_a_pause_and_not_stale():
 
 @pytest.mark.parametrize(
     ("name", "words_of_alarm"),
-    [("ct200-0", "GPU 0: thermal"), ("ct200-1", "exit status 70")],
+    [("ct200-0", "GPU 0: software thermal slowdown"), ("ct200-1", "exit status 70")],
 )
 def test_alarms(name, words_of_alarm):
     sample = build(name, session.BEGUN, session.heard(name, 1.0).document, waiting(name, session.BEGUN))

@@ -33,7 +33,7 @@ def test_a_leg_is_summed_over_the_seconds_with_work() -> None:
 def test_what_the_driver_does_not_tell_is_nothing() -> None:
     sample = parse("3, [N/A], 1980, [Not Supported], nan, 51, [N/A], 7, [N/A]")
     assert sample is not None and sample.index == 3 and sample.memory == 7
-    assert (sample.clock, sample.power, sample.limit, sample.busy, sample.reasons) == (None,) * 4 + (0,)
+    assert (sample.clock, sample.power, sample.limit, sample.busy, sample.reasons) == (None,) * 4 + ((),)
 
 
 @given(st.text(max_size=80))

@@ -181,7 +181,7 @@ def test_what_is_ill_warns() -> None:
     told = [row.found for row in rows if row.check == "GPU health"]
     assert told == [
         "GPU 0: 3 uncorrected ECC errors since the driver was loaded",
-        "GPU 0: clocks are held down now: thermal (hardware)",
+        "GPU 0: clocks are held down now: hardware thermal slowdown",
     ]
 
 

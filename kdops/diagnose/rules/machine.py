@@ -5,12 +5,12 @@ from __future__ import annotations
 from kdops.diagnose.evidence import Evidence
 from kdops.diagnose.finding import Confidence, Finding, Severity
 from kdops.diagnose.rules.attention import verify_not_split
+from kdops.throttle import POWER_CAP, REASONS, Kind
 
 _IDLE = 0.6
 _THROTTLED = 0.05
-_CAP = "power cap"
-_HARD = ("hardware slowdown", "power brake")
-_HEAT = "thermal"
+_CAP = POWER_CAP.words
+_TROUBLE = {one.words for one in REASONS if one.kind is Kind.TROUBLE}
 
 
 def host_bound(e: Evidence) -> tuple[Finding, ...]:
@@ -37,7 +37,7 @@ def host_bound(e: Evidence) -> tuple[Finding, ...]:
 
 def clocks(e: Evidence) -> tuple[Finding, ...]:
     """Clocks held down."""
-    hard = [(gpu, [r for r in gpu.reasons if r in _HARD or _HEAT in r]) for gpu in e.gpus]
+    hard = [(gpu, [r for r in gpu.reasons if r in _TROUBLE]) for gpu in e.gpus]
     hard = [(gpu, reasons) for gpu, reasons in hard if reasons]
     capped = [gpu for gpu in e.gpus if _CAP in gpu.reasons and gpu.clock and gpu.max_clock]
     capped = [gpu for gpu in capped if (gpu.clock or 0) < 0.9 * (gpu.max_clock or 0)]

@@ -9,13 +9,9 @@ import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from kdops import throttle
+
 _SECONDS = 10.0
-_THROTTLE = {  # bit → reason (NVML, nvmlClocksEventReasons); the others are ordinary
-    0x08: "hardware slowdown",
-    0x20: "thermal (software)",
-    0x40: "thermal (hardware)",
-    0x80: "power brake",
-}
 _GROUPS = (
     "index,uuid,name,driver_version,memory.used,memory.total",
     "index,ecc.errors.uncorrected.volatile.total",
@@ -66,10 +62,10 @@ def gpus() -> tuple[Gpu, ...]:
     return parse(main, *(ask(f"--query-gpu={group}") or "" for group in _GROUPS[1:]))
 
 
-def parse(main: str, ecc: str = "", throttle: str = "", fabric: str = "") -> tuple[Gpu, ...]:
+def parse(main: str, ecc: str = "", clocks: str = "", fabric: str = "") -> tuple[Gpu, ...]:
     """Read the answers to the queries in _GROUPS (csv, no header, no units). Odd lines are left out."""
     errors = {row[0]: row[1] for row in _rows(ecc, 2)}
-    reasons = {row[0]: row[1] for row in _rows(throttle, 2)}
+    masks = {row[0]: row[1] for row in _rows(clocks, 2)}
     links = {row[0]: (row[1], row[2]) for row in _rows(fabric, 3)}
     found = []
     for index, uuid, name, driver, used, total in _rows(main, 6):
@@ -84,7 +80,7 @@ def parse(main: str, ecc: str = "", throttle: str = "", fabric: str = "") -> tup
                 memory_used=_number(used) or 0.0,
                 memory_total=_number(total) or 0.0,
                 ecc_errors=None if (count := _number(errors.get(index, ""))) is None else int(count),
-                throttle=_reasons(reasons.get(index, "")),
+                throttle=_trouble(masks.get(index, "")),
                 fabric=_fabric(links.get(index)),
             )
         )
@@ -138,12 +134,8 @@ def _number(text: str) -> float | None:
     return float(text) if re.fullmatch(r"\d{1,15}(\.\d{1,9})?", text, re.ASCII) else None
 
 
-def _reasons(text: str) -> tuple[str, ...]:
-    try:
-        bits = int(text, 16)
-    except ValueError:
-        return ()
-    return tuple(reason for bit, reason in _THROTTLE.items() if bits & bit)
+def _trouble(mask: str) -> tuple[str, ...]:
+    return tuple(one.words for one in throttle.reasons(mask) if one.kind is throttle.Kind.TROUBLE)
 
 
 def _fabric(told: tuple[str, str] | None) -> tuple[str, str] | None:
