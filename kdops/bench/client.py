@@ -13,6 +13,7 @@ from typing import Any
 import kdops
 from kdops.bench.workloads.suite import Stage
 from kdops.errors import KdopsError
+from kdops.guard.layout import ON_HOST
 from kdops.host import HostConnection
 
 _MAIN = b"import sys\n\nfrom kdops.bench.load.main import main\n\nraise SystemExit(main(sys.argv))\n"
@@ -48,7 +49,7 @@ def job(
     document = {
         "address": address,
         "port": port,
-        "key_file": key_file or f"/etc/kdops/credentials/{service}.api_key",
+        "key_file": key_file or str(ON_HOST.api_key(service)),
         "gpus": gpus,
         "stages": [stage.document() for stage in stages],
     }

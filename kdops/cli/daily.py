@@ -116,7 +116,7 @@ def logs(
     host = load(inventory).one(name)
     limit = lines if lines is not None else None if since else 50
     wanted = log_text.pattern(grep) if grep is not None else None
-    query = journal.Query(f"kdtree-{host.service}.service", limit, since, wanted)
+    query = journal.Query(host.unit, limit, since, wanted)
     try:
         if follow:
             for entry in journal.follow(host, query, say):
@@ -185,7 +185,7 @@ def _name_holders(host: Host) -> None:
     from kdops.deploy import guard_call
     from kdops.host import HostConnection
 
-    asked = ("free-gpus", "--unit", f"kdtree-{host.service}.service", "--seconds", "30")
+    asked = ("free-gpus", "--unit", host.unit, "--seconds", "30")
     with contextlib.suppress(KdopsError), HostConnection(host) as connection:
         answer = guard_call.call(connection, *asked, timeout=60) or {}
         for words in answer.get("holders", []):

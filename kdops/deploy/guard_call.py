@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from kdops.errors import ExitCode, KdopsError
+from kdops.guard.layout import ON_HOST
 
-PYZ = "/opt/kdops/guard/kdops_guard.pyz"
+_PYZ = str(ON_HOST.guard)
 
 
 class DamagedGuardError(KdopsError):
@@ -39,7 +40,7 @@ def call(runner: Runner, *arguments: str, timeout: float = 30.0) -> dict[str, An
 
     Raises KdopsError as the guard reports it, or when its answer is no document.
     """
-    result = runner.run(["/usr/bin/python3", "-IB", PYZ, *arguments], timeout=timeout)
+    result = runner.run(["/usr/bin/python3", "-IB", _PYZ, *arguments], timeout=timeout)
     if result.code == 2 and "can't open file" in result.stderr.decode(errors="replace"):
         return None
     try:
@@ -49,7 +50,7 @@ def call(runner: Runner, *arguments: str, timeout: float = 30.0) -> dict[str, An
         raise DamagedGuardError(
             "the guard on the host did not answer as expected",
             cause=said[-1] if said else result.text[:200] or f"no word, exit status {result.code}",
-            remedy=f"`kdops deploy` installs it anew; to see more, run on the host: python3 {PYZ} status",
+            remedy=f"`kdops deploy` installs it anew; to see more, run on the host: python3 {_PYZ} status",
         ) from error
 
 

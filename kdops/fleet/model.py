@@ -51,3 +51,13 @@ class Host:
     service: str
     variables: Mapping[str, Any]
     origins: Mapping[str, Origin]
+
+    @property
+    def unit(self) -> str:
+        """The systemd unit of its service."""
+        return unit_of(self.service)
+
+
+def unit_of(service: str) -> str:
+    """Return the systemd unit of a service that kdops deploys."""
+    return f"kdtree-{service}.service"

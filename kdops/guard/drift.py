@@ -8,6 +8,7 @@ from typing import Any
 from kdops.errors import KdopsError
 from kdops.guard import release, smoke
 from kdops.guard.context import Context
+from kdops.guard.layout import by_hand
 from kdops.guard.model import State
 
 
@@ -31,10 +32,7 @@ def drift(ctx: Context, state: State) -> list[str]:
         found.append(f"{installed} was edited by hand")
     if (current := release.current(ctx.layout)) != good.id:
         found.append(f"{ctx.layout.current} points to {current or 'nothing'}")
-    trial = ctx.layout.trial(good.unit)
-    # A drop-in for every service (service.d, systemd.unit(5)) is the distribution's, not this unit's.
-    dropins = (path for path in map(Path, unit.dropins.split()) if path.parent.name != "service.d")
-    found += [f"drop-in {path} (systemctl edit)" for path in dropins if path != trial]
+    found += [f"drop-in {path} (systemctl edit)" for path in map(Path, unit.dropins.split()) if by_hand(path)]
     if unit.need_reload == "yes":
         found.append("systemd has not read the unit as it is on disk (systemctl daemon-reload)")
     if unit.enabled not in ("enabled", ""):

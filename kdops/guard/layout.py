@@ -1,9 +1,11 @@
-"""Where things live on the host."""
+"""Where things live on a host. Playbooks and templates write the same paths."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
+
+_TRIAL = "50-kdops-trial.conf"
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,13 @@ class Layout:
         """On a tmpfs: a reboot ends every lease, and a full disk cannot stop its renewal."""
         return self.root / "run/kdops/lease.json"
 
+    @property
+    def checks(self) -> Path:
+        """What checks remember until the next boot. Not below run/kdops: the engine's user reads it."""
+        return self.root / "run/kdops-check"
+
     def trial(self, unit: str) -> Path:
-        return self.root / "run/systemd/system" / f"{unit}.d" / "50-kdops-trial.conf"
+        return self.root / "run/systemd/system" / f"{unit}.d" / _TRIAL
 
     def dropins(self, unit: str) -> Path:
         return self.units / f"{unit}.d"
@@ -85,3 +92,14 @@ class Layout:
     def old_key(self, service: str) -> Path:
         """The key from before the switch, until the deploy has ended."""
         return self.root / "etc/kdops/credentials/old" / f"{service}.api_key"
+
+
+ON_HOST = Layout()
+"""The layout of every real host."""
+
+
+def by_hand(drop_in: PurePath) -> bool:
+    """Say whether a person made this drop-in. One for every service (service.d, systemd.unit(5)) is the
+    distribution's.
+    """
+    return drop_in.name != _TRIAL and drop_in.parent.name != "service.d"

@@ -40,7 +40,7 @@ def check(ctx: Context, asked: Question) -> dict[str, Any]:
     """Return every row, and the facts only this host has: models' config.json, the parser's options."""
     venv = ctx.layout.venvs / asked.venv
     with ThreadPoolExecutor(2) as pool:
-        options = pool.submit(parser.options, venv, ctx.layout.root / "run/kdops-check/options", asked)
+        options = pool.submit(parser.options, venv, ctx.layout.checks / "options", asked)
         rows = [*system.clock(asked), *_quick(ctx, asked), *sandbox.rows(ctx, asked)]
         rows += collective.rows(ctx, asked)
         found = options.result()

@@ -9,11 +9,13 @@ import tarfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from kdops import __version__
 from kdops.fleet.redact import secrets
 from kdops.fleet.scrub import scrub
+from kdops.guard.layout import ON_HOST
 from kdops.host.connection import HostConnection
 from kdops.host.credentials import api_key
 from kdops.host.probe import probe
@@ -28,7 +30,7 @@ _GPU = (
 _STACKS = r"""
 pids=$(grep -lF "/$1" /proc/[0-9]*/cgroup 2>/dev/null | tr -dc '0-9\n')
 [ -n "$pids" ] || { echo "no process of $1 runs"; exit 0; }
-spy=$(ls /opt/kdops/venvs/*/bin/py-spy 2>/dev/null | head -n 1); spy=${spy:-$(command -v py-spy)}
+spy=$(ls "$2"/*/bin/py-spy 2>/dev/null | head -n 1); spy=${spy:-$(command -v py-spy)}
 [ -n "$spy" ] || echo "py-spy is not on this host: what the kernel tells"
 for pid in $pids; do
   echo "===== pid $pid: $(tr '\0' ' ' </proc/$pid/cmdline | cut -c1-300)"
@@ -41,6 +43,22 @@ for pid in $pids; do
   fi
 done
 """
+
+
+class Member(StrEnum):
+    """The files of an archive."""
+
+    MANIFEST = "manifest.json"
+    JOURNAL = "journal.txt"
+    UNIT = "unit.txt"
+    SETTINGS = "settings.json"
+    SERVER_INFO = "server_info.json"
+    METRICS = "metrics.txt"
+    BENCH = "bench.json"
+    GPU = "gpu.txt"
+    STACKS = "stacks.txt"
+    DEPLOYS = "deploys.txt"
+    STATUS = "status.json"
 
 
 @dataclass
@@ -65,21 +83,21 @@ def collect(connection: HostConnection, bench: Mapping[str, Any] | None) -> Coll
             found.missing[name] = why
 
     journal = ["journalctl", "--quiet", "--no-pager", "--output=short-iso-precise", "--all"]
-    put("journal.txt", _run(connection, [*journal, f"--unit={unit}", f"--lines={_LINES}"], 120))
+    put(Member.JOURNAL, _run(connection, [*journal, f"--unit={unit}", f"--lines={_LINES}"], 120))
     shown = 'systemctl cat "$1"; echo; systemctl show "$1"; systemd-analyze security --no-pager "$1"'
-    put("unit.txt", _run(connection, ["sh", "-c", shown, "sh", unit]))
-    settings = "cat /opt/kdops/current/manifest.json 2>/dev/null"
-    put("settings.json", _run(connection, ["sh", "-c", settings]), "nothing is deployed")
+    put(Member.UNIT, _run(connection, ["sh", "-c", shown, "sh", unit]))
+    manifest = str(ON_HOST.current / "manifest.json")
+    put(Member.SETTINGS, _run(connection, ["cat", manifest]), "nothing is deployed")
     info = status.engine.server_info if status.engine else None
-    put("server_info.json", json.dumps(info, indent=1) if info else None, "the engine does not answer")
-    put("metrics.txt", status.engine.metrics if status.engine else None, "the engine does not answer")
+    put(Member.SERVER_INFO, json.dumps(info, indent=1) if info else None, "the engine does not answer")
+    put(Member.METRICS, status.engine.metrics if status.engine else None, "the engine does not answer")
     put(
-        "bench.json", json.dumps(bench, indent=1) if bench else None, "nothing was measured from this machine"
+        Member.BENCH, json.dumps(bench, indent=1) if bench else None, "nothing was measured from this machine"
     )
-    put("gpu.txt", _run(connection, ["sh", "-c", _GPU], 60))
-    put("stacks.txt", _run(connection, ["sh", "-c", _STACKS, "sh", unit], 200))
-    put("deploys.txt", _run(connection, ["tail", "-n", "30", "/var/lib/kdops/audit.ndjson"]), "no deploy yet")
-    put("status.json", json.dumps(_overview(status), indent=1))
+    put(Member.GPU, _run(connection, ["sh", "-c", _GPU], 60))
+    put(Member.STACKS, _run(connection, ["sh", "-c", _STACKS, "sh", unit, str(ON_HOST.venvs)], 200))
+    put(Member.DEPLOYS, _run(connection, ["tail", "-n", "30", str(ON_HOST.audit)]), "no deploy yet")
+    put(Member.STATUS, json.dumps(_overview(status), indent=1))
     return found
 
 
@@ -95,7 +113,7 @@ def pack(host: str, found: Collected, now: float | None = None) -> bytes:
     }
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        for name, text in [("manifest.json", json.dumps(manifest, indent=1)), *sorted(found.files.items())]:
+        for name, text in [(Member.MANIFEST, json.dumps(manifest, indent=1)), *sorted(found.files.items())]:
             body = text.encode(errors="replace")
             info = tarfile.TarInfo(f"kdops-report-{host}/{name}")
             info.size, info.mtime, info.mode = len(body), int(when), 0o644
@@ -122,7 +140,7 @@ def _overview(status: HostStatus) -> dict[str, Any]:
 
 def _secrets(connection: HostConnection) -> list[str]:
     """Return what must not leave the host: the API key, and secrets of the engine's environment."""
-    environment = _run(connection, ["cat", "/opt/kdops/current/engine.env"])
+    environment = _run(connection, ["cat", str(ON_HOST.current / "engine.env")])
     return [secret for secret in (api_key(connection), *secrets(environment)) if secret]
 
 

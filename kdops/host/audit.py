@@ -1,5 +1,4 @@
-"""The host's record of deploys, `/var/lib/kdops/audit.ndjson`: one JSON object a line, written by its
-guard."""
+"""The host's record of deploys: one JSON object a line, written by its guard."""
 
 from __future__ import annotations
 
@@ -8,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kdops.guard.layout import ON_HOST
 from kdops.host.connection import HostConnection
 from kdops.text import printable
-
-AUDIT = "/var/lib/kdops/audit.ndjson"
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ def parse(text: str) -> list[Deploy]:
 def read(connection: HostConnection) -> list[Deploy]:
     """Return the deploys recorded on the host, oldest first; none if nothing was ever deployed."""
     script = 'test ! -e "$1" || exec cat -- "$1"'
-    return parse(connection.run(["sh", "-c", script, "sh", AUDIT], check=True).text)
+    return parse(connection.run(["sh", "-c", script, "sh", str(ON_HOST.audit)], check=True).text)
 
 
 def _deploy(raw: Mapping[str, Any]) -> Deploy:

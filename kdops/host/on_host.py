@@ -1,5 +1,6 @@
-"""Runs on the host, piped to `python3 - SERVICE PORT`: reads one service's state, prints one JSON document.
+"""Runs on the host, piped to `python3 - PLACES UNIT PORT`: reads one service's state, prints a JSON document.
 
+PLACES is a JSON object: the paths of `current`, `transaction`, `lease` and `api_key` (kdops.guard.layout).
 With `INTERVAL PREFIXES` after those it prints one a line every INTERVAL seconds until its reader is gone,
 with only the metrics whose names begin with one of PREFIXES (comma-separated). While a load client of kdops
 measures, it asks nothing but whether that is so.
@@ -38,12 +39,10 @@ SERVER_INFO = """
     context_length page_size mem_fraction_static attention_backend kv_cache_dtype tp_size
     max_running_requests max_total_num_tokens chunked_prefill_size decode_log_interval
 """
-CURRENT = Path("/opt/kdops/current")
-STATE = Path("/var/lib/kdops")
-LEASE = Path("/run/kdops/lease.json")
 HTTP_SECONDS, COMMAND_SECONDS = 1.0, 3.0
 MOST_BYTES = 1 << 22
 
+Places = dict[str, Path]
 errors: dict[str, str] = {}
 
 
@@ -105,14 +104,14 @@ def fetch(address: str, port: int, path: str, key: str | None) -> tuple[int | No
         connection.close()
 
 
-def engine(service: str, manifest: Any, port: int) -> dict[str, Any]:
+def engine(api_key: Path, manifest: Any, port: int) -> dict[str, Any]:
     settings = manifest.get("settings") if isinstance(manifest, dict) else None
     settings = settings if isinstance(settings, dict) else {}
     port = settings.get("port", port)
     address = settings.get("bind") or "127.0.0.1"
     address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
     try:
-        key = Path(f"/etc/kdops/credentials/{service}.api_key").read_text().strip()
+        key = api_key.read_text().strip()
     except OSError:
         key = None
     # Not /health: that one generates a token and takes a second by design (SGLang 0.5.23, http_server.py).
@@ -157,14 +156,14 @@ def disk(path: Path) -> int:
     return shutil.disk_usage(path).free
 
 
-def report(service: str, port: int) -> dict[str, Any]:
+def report(places: Places, unit: str, port: int) -> dict[str, Any]:
     errors.clear()
-    unit = f"kdtree-{service}.service"
-    release = CURRENT.resolve() if CURRENT.is_symlink() else None
+    current = places["current"]
+    release = current.resolve() if current.is_symlink() else None
     manifest = part("manifest", document, release / "manifest.json") if release else None
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         later_gpus = pool.submit(part, "gpus", gpus)
-        later_engine = pool.submit(part, "engine", engine, service, manifest, port)
+        later_engine = pool.submit(part, "engine", engine, places["api_key"], manifest, port)
         properties = part("systemd", show, unit) or {}
         fragment = properties.get("FragmentPath")
         return {
@@ -174,13 +173,13 @@ def report(service: str, port: int) -> dict[str, Any]:
             "current": release.name if release else None,
             "manifest": manifest,
             "changed_files": part("files", changed_files, release, manifest) if release else None,
-            "txn": part("txn", document, STATE / "txn.json"),
-            "lease": part("lease", document, LEASE),
+            "txn": part("txn", document, places["transaction"]),
+            "lease": part("lease", document, places["lease"]),
             "boot_id": part("boot", Path("/proc/sys/kernel/random/boot_id").read_text),
             "time": time.time(),
             "monotonic": time.clock_gettime(time.CLOCK_MONOTONIC),
             "boottime": time.clock_gettime(time.CLOCK_BOOTTIME),
-            "disk_free": part("disk", disk, CURRENT.parent),
+            "disk_free": part("disk", disk, current.parent),
             "load": part("load", os.getloadavg),
             "gpus": later_gpus.result(),
             "engine": later_engine.result(),
@@ -188,9 +187,9 @@ def report(service: str, port: int) -> dict[str, Any]:
         }
 
 
-def measuring() -> bool:
+def measuring(transaction: Path) -> bool:
     """Does kdops measure here: is a leg of `kdops ab` up, or a load client (bench/client.py) at work?"""
-    txn = part("txn", document, STATE / "txn.json")
+    txn = part("txn", document, transaction)
     leg = txn.get("transaction") if isinstance(txn, dict) else None
     if isinstance(leg, dict) and leg.get("tried") and leg.get("phase") == "smoked":
         return True
@@ -207,10 +206,10 @@ def measuring() -> bool:
     return False
 
 
-def sample(service: str, port: int, prefixes: tuple[str, ...]) -> dict[str, Any]:
-    if measuring():
+def sample(places: Places, unit: str, port: int, prefixes: tuple[str, ...]) -> dict[str, Any]:
+    if measuring(places["transaction"]):
         return {"paused": True, "time": time.time()}
-    told = report(service, port)
+    told = report(places, unit, port)
     found = told["engine"] or {}
     if found.get("metrics"):
         kept = (line for line in found["metrics"].splitlines() if line.startswith(prefixes))
@@ -218,19 +217,21 @@ def sample(service: str, port: int, prefixes: tuple[str, ...]) -> dict[str, Any]
     return told
 
 
-def sample_for_ever(service: str, port: int, interval: float, prefixes: tuple[str, ...]) -> None:
+def sample_for_ever(places: Places, unit: str, port: int, interval: float, prefixes: tuple[str, ...]) -> None:
     due = time.monotonic()
     while True:
-        print(json.dumps(sample(service, port, prefixes)), flush=True)
+        print(json.dumps(sample(places, unit, port, prefixes)), flush=True)
         due = max(due + interval, time.monotonic())
         time.sleep(max(0.0, due - time.monotonic()))
 
 
 if __name__ == "__main__":
     try:
-        if len(sys.argv) > 3:
-            sample_for_ever(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), tuple(sys.argv[4].split(",")))
+        told_places, told_unit, told_port, *more = sys.argv[1:]
+        known = {name: Path(path) for name, path in json.loads(told_places).items()}
+        if more:
+            sample_for_ever(known, told_unit, int(told_port), float(more[0]), tuple(more[1].split(",")))
         else:
-            print(json.dumps(report(sys.argv[1], int(sys.argv[2]))))
+            print(json.dumps(report(known, told_unit, int(told_port))))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader is gone; so is the wish to flush

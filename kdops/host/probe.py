@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from kdops.errors import KdopsError, UnreachableError
+from kdops.guard.layout import ON_HOST
+from kdops.host import on_host
 from kdops.host.connection import HostConnection
 from kdops.host.status import HostStatus, parse
 
 if TYPE_CHECKING:
     from kdops.fleet import Host
 
-_SCRIPT = Path(__file__).with_name("on_host.py")
 _DEFAULT_PORT = 30000
 T = TypeVar("T")
 
@@ -28,8 +29,7 @@ def probe(connection: HostConnection, timeout: float = 10.0) -> HostStatus:
     Raises UnreachableError, or KdopsError when the host has no python3 or its answer is no report.
     """
     host = connection.host
-    argv = ["python3", "-", host.service, engine_port(host)]
-    result = connection.run(argv, stdin=_SCRIPT.read_bytes(), timeout=timeout)
+    result = connection.run(command(host), stdin=script(), timeout=timeout)
     try:
         report = json.loads(result.stdout)
     except ValueError:
@@ -45,10 +45,22 @@ def probe(connection: HostConnection, timeout: float = 10.0) -> HostStatus:
     return parse(host.name, report)
 
 
-def engine_port(host: Host) -> str:
-    """Return the port in the inventory, for a host whose release names none."""
+def script() -> bytes:
+    """Return the program that `command` runs, for its stdin."""
+    return Path(on_host.__file__).read_bytes()
+
+
+def command(host: Host, *more: str) -> list[str]:
+    """Return the command for the host. The inventory's port is for a host whose release names none."""
+    places = {
+        "current": ON_HOST.current,
+        "transaction": ON_HOST.transaction,
+        "lease": ON_HOST.lease,
+        "api_key": ON_HOST.api_key(host.service),
+    }
     port = str(host.variables.get("engine_port", _DEFAULT_PORT))
-    return port if port.isdecimal() else str(_DEFAULT_PORT)
+    port = port if port.isdecimal() else str(_DEFAULT_PORT)
+    return ["python3", "-", json.dumps(places, default=str), host.unit, port, *more]
 
 
 def each(hosts: Sequence[Host], ask: Callable[[Host], T], deadline: float) -> list[T | KdopsError]:

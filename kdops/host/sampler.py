@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from kdops.errors import KdopsError
-from kdops.host import on_host
 from kdops.host.connection import HostConnection
-from kdops.host.probe import engine_port
+from kdops.host.probe import command, script
 
 MOST_BYTES = 1 << 24
 
@@ -25,10 +23,8 @@ def reports(
     when the host has no python3 or its answer is no report.
     """
     host = connection.host
-    argv = ["python3", "-", host.service, engine_port(host), f"{interval:g}", ",".join(metrics)]
-    script = Path(on_host.__file__).read_bytes()
     rest = b""
-    for piece in connection.stream(argv, stdin=script):
+    for piece in connection.stream(command(host, f"{interval:g}", ",".join(metrics)), stdin=script()):
         *lines, rest = (rest + piece).split(b"\n")
         for line in lines:
             yield _document(host.name, line)

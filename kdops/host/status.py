@@ -9,8 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from kdops import throttle
-
-TRIAL_DROP_IN = "50-kdops-trial.conf"
+from kdops.guard.layout import by_hand
 
 
 @dataclass(frozen=True)
@@ -188,16 +187,11 @@ def _drift(unit: UnitState, manifest: Mapping[str, Any], report: Mapping[str, An
     expected = files.get(unit.name)
     if expected and report.get("unit_sha256") != expected:
         found.append("unit file edited" if report.get("unit_sha256") else "unit file missing")
-    found += [f"drop-in {path}" for path in unit.drop_ins if _by_hand(path)]
+    found += [f"drop-in {path}" for path in unit.drop_ins if by_hand(PurePosixPath(path))]
     if unit.need_reload:
         found.append("daemon-reload needed")
     found += [f"release file {_text(name)} changed" for name in _list(report.get("changed_files"))]
     return tuple(found)
-
-
-def _by_hand(path: str) -> bool:
-    # A drop-in for every service (service.d, systemd.unit(5)) is the distribution's, not this unit's.
-    return PurePosixPath(path).name != TRIAL_DROP_IN and PurePosixPath(path).parent.name != "service.d"
 
 
 def _transaction(txn: Mapping[str, Any], report: Mapping[str, Any]) -> OpenTransaction | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from kdops.errors import KdopsError
+from kdops.guard.layout import ON_HOST
 from kdops.lab import sources, wheels
 from kdops.lab.command import FILES, Command, contained, run
 from kdops.lab.locking import locked
@@ -130,7 +131,7 @@ def _build(cache: Path, root: Path, release: str, apt_sources: Iterable[Path], s
     folder = wheels.fetch(lock, _SUPPORT, version, cache / "wheels", scratch)
     say(f"  wheels: {_megabytes(folder)} MB in {folder} after {time.monotonic() - started:.0f} s")
 
-    target = f"/opt/kdops/venvs/{lock_digest(lock)}"
+    target = str(ON_HOST.venvs / lock_digest(lock))
     inside: Command = ["bash", FILES / "chroot.sh", tree, folder, lock, _BUILD_VENV, target]
     run(*contained(*inside, network=False), what="installing the engine's environment", env=env)
     say(f"  engine environment: {_megabytes(tree / target[1:])} MB after {time.monotonic() - started:.0f} s")

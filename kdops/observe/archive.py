@@ -15,23 +15,24 @@ from kdops.diagnose import counters, journal, measured, unit_text
 from kdops.diagnose.evidence import Evidence, GpuUse, Journal, Settings
 from kdops.errors import UsageError
 from kdops.files import require_regular, rest
+from kdops.host.archive import Member
 from kdops.throttle import REASONS, Kind
 
 _MOST = 16_000_000
 _MOST_UNPACKED = 1 << 29
 """`kdops report` keeps ten files of 30 million characters at most."""
 _NAMES = (
-    "journal.txt",
-    "settings.json",
-    "unit.txt",
-    "server_info.json",
-    "metrics.txt",
-    "bench.json",
-    "gpu.txt",
+    Member.JOURNAL,
+    Member.SETTINGS,
+    Member.UNIT,
+    Member.SERVER_INFO,
+    Member.METRICS,
+    Member.BENCH,
+    Member.GPU,
 )
 _TARFILE_LETS_THROUGH = (ValueError, OverflowError, RecursionError)
 """For headers that somebody made up."""
-_READ = (*_NAMES, "manifest.json")
+_READ = (*_NAMES, Member.MANIFEST)
 _TROUBLE = {one.label: one.words for one in REASONS if one.kind is Kind.TROUBLE}
 _ACTIVE = re.compile(rf"^\s*({'|'.join(_TROUBLE)})\s*:\s*Active", re.M)
 
@@ -63,7 +64,7 @@ def from_report(path: Path) -> Evidence:
                 file = archive.extractfile(member) if name in _READ and member.isfile() else None
                 if file is None:
                     continue
-                if name == "journal.txt":
+                if name == Member.JOURNAL:
                     read = journal.read(rest(file.read))
                 else:
                     texts[name] = file.read(_MOST).decode(errors="replace")
@@ -75,7 +76,7 @@ def from_report(path: Path) -> Evidence:
         raise UsageError(
             f"{path} is no report", cause="none of its files is there", remedy="write one: kdops report HOST"
         )
-    manifest = _json(texts.get("manifest.json"))
+    manifest = _json(texts.get(Member.MANIFEST))
     promised = manifest.get("files")
     if isinstance(promised, dict) and (lost := sorted(set(promised) - found)):
         raise _refused(path, f"its manifest names {', '.join(lost)[:200]}, which it does not hold")
@@ -89,18 +90,17 @@ def _refused(path: Path, cause: str) -> UsageError:
 
 
 def _evidence(host: str, texts: Mapping[str, str], read: Journal | None) -> Evidence:
-    absent = {name: "not in the archive" for name in _NAMES if name not in texts and name != "journal.txt"}
-    if read is None:
-        absent["journal.txt"] = "not in the archive"
+    there = {*texts, *([Member.JOURNAL] if read is not None else [])}
+    absent: dict[str, str] = {name: "not in the archive" for name in _NAMES if name not in there}
     absent["inventory"] = "an archive alone: GPU and model facts are not in it"
-    manifest = _json(texts.get("settings.json"))
+    manifest = _json(texts.get(Member.SETTINGS))
     settings = manifest.get("settings")
-    info = _json(texts.get("server_info.json")) or None
-    bench = _json(texts.get("bench.json"))
+    info = _json(texts.get(Member.SERVER_INFO)) or None
+    bench = _json(texts.get(Member.BENCH))
     inner = bench if "arms" in bench else bench.get("document")
     told = measured.from_document(inner) if isinstance(inner, dict) and inner else None
-    if told is None and "bench.json" not in absent:
-        absent["bench.json"] = "no result in it"
+    if told is None and Member.BENCH not in absent:
+        absent[Member.BENCH] = "no result in it"
     return Evidence(
         host=host,
         profile=str(manifest.get("profile") or ""),
@@ -108,10 +108,10 @@ def _evidence(host: str, texts: Mapping[str, str], read: Journal | None) -> Evid
         stretches=told.stretches if told else (),
         measurement=told.measurement if told else None,
         journal=read,
-        counters=counters.parse(texts["metrics.txt"]) if "metrics.txt" in texts else None,
+        counters=counters.parse(texts[Member.METRICS]) if Member.METRICS in texts else None,
         settings=Settings(settings, info) if isinstance(settings, dict) else None,
-        gpus=(*(told.gpus if told else ()), *_gpus(texts.get("gpu.txt", ""))),
-        unit=unit_text.unit(texts["unit.txt"]) if "unit.txt" in texts else None,
+        gpus=(*(told.gpus if told else ()), *_gpus(texts.get(Member.GPU, ""))),
+        unit=unit_text.unit(texts[Member.UNIT]) if Member.UNIT in texts else None,
         absent=absent,
     )
 

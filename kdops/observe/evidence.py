@@ -14,6 +14,7 @@ from kdops.diagnose.evidence import Change, Evidence, GpuUse, LastDeploy, Settin
 from kdops.errors import KdopsError, UsageError
 from kdops.fleet import Host
 from kdops.fleet.settings import values
+from kdops.guard.layout import ON_HOST
 from kdops.host import HostConnection, HostStatus, probe
 from kdops.report.document import document
 from kdops.serving import metrics
@@ -24,7 +25,7 @@ _DEADLINE_S = 30.0
 _UNIT = """
 systemctl show "$1" -p ActiveState -p NRestarts -p CPUQuotaPerSecUSec -p ControlGroup
 cat "/sys/fs/cgroup$(systemctl show -P ControlGroup "$1")/cpu.stat" 2>/dev/null; true"""
-_MANIFEST = 'cat "/opt/kdops/releases/$1/manifest.json" 2>/dev/null; true'
+_MANIFEST = f'cat "{ON_HOST.releases}/$1/manifest.json" 2>/dev/null; true'
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,21 +6,21 @@ import functools
 import hashlib
 import json
 from collections.abc import Iterable
-from pathlib import PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from kdops import paths
 from kdops.fleet.changes import expected_server_info
-from kdops.fleet.model import Host
+from kdops.fleet.model import Host, unit_of
 from kdops.fleet.redact import redacted
 from kdops.fleet.settings import PLAIN, SETTINGS, Effect, EngineConfig, values
+from kdops.guard.layout import ON_HOST
 from kdops.render.escape import env_quoted, specifiers
 from kdops.render.files import FileSet, RenderedFile
 from kdops.render.launch import launch_yaml
 
-ROOT = PurePosixPath("/opt/kdops")
 STOP_MARGIN = 30
 """Seconds systemd waits beyond the drain deadline before it kills."""
 
@@ -34,7 +34,7 @@ def render(config: EngineConfig, host: Host, engine_digest: str, lock_digest: st
     is the profile and a digest over everything here but the id itself and settings whose change asks for
     nothing. Raises UsageError if a value cannot be written safely.
     """
-    unit = f"kdtree-{config.service}.service"
+    unit = unit_of(config.service)
     settings = values(config)
     facts = {
         "profile": config.profile,
@@ -65,14 +65,14 @@ def render(config: EngineConfig, host: Host, engine_digest: str, lock_digest: st
 def _files(
     config: EngineConfig, unit: str, release_id: str, engine_digest: str, lock_digest: str
 ) -> tuple[RenderedFile, ...]:
-    release = ROOT / "releases" / release_id
+    release = ON_HOST.releases / release_id
     caches = ("kdtree/hf", f"kdtree/{lock_digest[:12]}-{engine_digest[:12]}")
     templates = _templates()
     service = templates.get_template("engine.service.j2").render(
         service=config.service,
         profile=config.profile,
         user=config.user,
-        venv=ROOT / "venvs" / lock_digest[:12],
+        venv=ON_HOST.venvs / lock_digest[:12],
         release=release,
         caches=caches,
         api_key=config.api_key_file is not None,
@@ -92,7 +92,7 @@ def _files(
     )
 
 
-def _environment(config: EngineConfig, release: PurePosixPath, caches: tuple[str, str]) -> dict[str, str]:
+def _environment(config: EngineConfig, release: Path, caches: tuple[str, str]) -> dict[str, str]:
     hub, compiled = (f"/var/cache/{folder}" for folder in caches)
     own = {
         "HOME": compiled,

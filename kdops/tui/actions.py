@@ -142,13 +142,11 @@ def _service(name: str, host: Host) -> Prepared:
             raise not_started(host.name, ended)
         return f"{host.name}: stopped" if name == "stop" else f"{host.name}: ready"
 
-    unit = f"kdtree-{host.service}.service"
-    plan = [f"systemctl {name} {unit}"]
     return Prepared(
         f"{name} {host.name}",
         _shell(["kdops", name, host.name], host),
         f"{host.name}: {effects[name]}",
-        plan,
+        [f"systemctl {name} {host.unit}"],
         run,
     )
 

@@ -13,6 +13,7 @@ from kdops.errors import UsageError
 from kdops.fleet import SETTINGS, Host, redacted
 from kdops.fleet.changes import applies
 from kdops.fleet.settings import values
+from kdops.guard.layout import ON_HOST
 from kdops.guard.smoke import compare
 from kdops.host import HostConnection
 
@@ -21,7 +22,6 @@ UNIT_PROPERTIES = (
     "TimeoutStartUSec,TimeoutStopUSec,WatchdogUSec,Restart,KillMode,FragmentPath,DropInPaths,"
     "ActiveEnterTimestamp,InvocationID"
 )
-_MANIFEST = "/opt/kdops/current/manifest.json"
 _SCORE = re.compile(r"exposure level for \S+: ([0-9.]+) (\w+)")
 
 
@@ -47,13 +47,12 @@ class Details:
 
 def fetch(host: Host, connection: HostConnection, server_info: Mapping[str, Any] | None) -> Details:
     """Ask the host. Raises UnreachableError."""
-    unit = f"kdtree-{host.service}.service"
-    shown = connection.run(["systemctl", "show", unit, "-p", UNIT_PROPERTIES]).text
+    shown = connection.run(["systemctl", "show", host.unit, "-p", UNIT_PROPERTIES]).text
     pairs = [line.partition("=")[::2] for line in shown.splitlines() if "=" in line]
     score = _SCORE.search(
-        connection.run(["systemd-analyze", "security", "--no-pager", unit], timeout=15).text
+        connection.run(["systemd-analyze", "security", "--no-pager", host.unit], timeout=15).text
     )
-    text = connection.run(["cat", _MANIFEST]).text
+    text = connection.run(["cat", str(ON_HOST.current / "manifest.json")]).text
     try:
         manifest = json.loads(text)
     except ValueError:

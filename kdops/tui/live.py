@@ -90,7 +90,7 @@ class Live:
 
     def _follow(self, name: str) -> None:
         connection = self.connections[name]
-        query = Query(f"kdtree-{connection.host.service}.service", FIRST_LINES)
+        query = Query(connection.host.unit, FIRST_LINES)
 
         def note(text: str) -> None:
             self._inbox.put(Said(name, text))

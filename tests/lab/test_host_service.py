@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 from conftest import eventually
 from host_service import SERVICE, command, environment, find, install, kdops
 
-from kdops.host import HostConnection, on_host
+from kdops.host import HostConnection
+from kdops.host.probe import command as command_of
+from kdops.host.probe import script
 
 pytestmark = pytest.mark.lab
 
@@ -52,8 +53,7 @@ def test_the_probe_leaves_secrets_on_the_host(clean_host):
     install(lab, "lab0")
     assert kdops(lab, "start", "lab0").returncode == 0
     with HostConnection(find(lab, "lab0")) as connection:
-        script = Path(on_host.__file__).read_bytes()
-        report = connection.run(["python3", "-", "lab0", "30000"], stdin=script, check=True).text
+        report = connection.run(command_of(connection.host), stdin=script(), check=True).text
     assert json.loads(report)["engine"]["server_info"]["version"] == "0.5.23"
     assert "open-sesame" not in report
 

@@ -15,9 +15,12 @@ from kdops.serving import metrics
 
 pytestmark = pytest.mark.unit
 
+UNIT = "kdtree-no-such-service.service"
+
 
 def start(tmp_path: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-", "no-such-service", "1", "0.05", "sglang:a,sglang:b"]
+    places = {name: str(tmp_path / name) for name in ("current", "transaction", "lease", "api_key")}
+    command = [sys.executable, "-", json.dumps(places), UNIT, "1", "0.05", "sglang:a,sglang:b"]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env={**os.environ, "TMPDIR": str(tmp_path)},
@@ -34,7 +37,7 @@ def next_document(process: subprocess.Popen[bytes]) -> dict[str, object]:
 def test_it_writes_a_document_a_line_and_ends_with_its_reader(tmp_path):
     process = start(tmp_path)
     first, second = next_document(process), next_document(process)
-    assert first["unit"] == second["unit"] == "kdtree-no-such-service.service"
+    assert first["unit"] == second["unit"] == UNIT
     assert second["time"] > first["time"]
     assert first["engine"]["health"] is None
     process.stdout.close()

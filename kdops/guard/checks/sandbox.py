@@ -56,10 +56,10 @@ def rows(ctx: Context, asked: Question) -> Iterator[Row]:
         return
     venv = ctx.layout.venvs / asked.venv
     device, why, gpu = _device(ctx, asked, venv)
-    note = ctx.layout.root / "run/kdops-check/sandbox" / _digest(asked, venv)
+    note = ctx.layout.checks / "sandbox" / _digest(asked, venv)
     if device != "none" and note.is_file():
         device, why = "none", f"{note.read_text()} (since the last boot)"
-    yield from judge(asked, _run(asked, venv, device, gpu), device, why, note)
+    yield from judge(asked, _run(ctx, asked, venv, device, gpu), device, why, note)
 
 
 def judge(
@@ -119,10 +119,9 @@ def probe_unit(unit: str, command: str, folder: str, name: str) -> str:
     )
 
 
-def _run(asked: Question, venv: Path, device: str, gpu: str) -> tuple[int, dict[str, Any], str]:
-    # Not below /run/kdops: the service's user must be able to read the probe.
-    Path("/run/kdops-check").mkdir(mode=0o755, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="probe-", dir="/run/kdops-check"))
+def _run(ctx: Context, asked: Question, venv: Path, device: str, gpu: str) -> tuple[int, dict[str, Any], str]:
+    ctx.layout.checks.mkdir(mode=0o755, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="probe-", dir=ctx.layout.checks))
     name = f"kdops-{folder.name}"
     unit = Path("/run/systemd/system") / f"{name}.service"
     caches = [Path("/var/cache") / word for word in _caches(asked.unit)]
