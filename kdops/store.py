@@ -38,7 +38,10 @@ _PATIENCE_S = 5.0
 
 @dataclass(frozen=True)
 class StoredRun:
-    """One measurement. state: running, interrupted, failed or done. result: the report, once it is done."""
+    """One measurement. state: running, interrupted, failed or done. result: the report, once it is done.
+
+    What a list shows (arms, releases, calls, legs) is what the stored plan and result tell: it never raises.
+    """
 
     id: str
     host: str
@@ -46,6 +49,33 @@ class StoredRun:
     plan: Mapping[str, Any]
     state: str
     result: Mapping[str, Any] | None
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Names of the arms."""
+        return tuple(str(arm.get("name", "?")) for arm in self._arms)
+
+    @property
+    def releases(self) -> tuple[str | None, ...]:
+        """Release of each arm."""
+        return tuple(arm.get("release") for arm in self._arms)
+
+    @property
+    def _arms(self) -> list[Mapping[str, Any]]:
+        arms = self.plan.get("arms")
+        return [arm for arm in arms if isinstance(arm, dict)] if isinstance(arms, list) else []
+
+    @property
+    def calls(self) -> Mapping[str, Any]:
+        """Candidate → what was said of it."""
+        calls = (self.result or {}).get("calls")
+        return calls if isinstance(calls, dict) else {}
+
+    @property
+    def legs(self) -> int:
+        """How many legs are planned, the reference among them."""
+        order = self.plan.get("order")
+        return len(order) + bool(self.plan.get("reference")) if isinstance(order, list) else 0
 
 
 @dataclass(frozen=True)
@@ -129,20 +159,20 @@ class Store:
                 "SELECT sample FROM samples WHERE run = ? AND position = ? AND attempt = ? ORDER BY rowid",
                 run, position, attempt,
             )  # fmt: skip
-            found[position] = (self._json(evidence), [self._json(row[0]) for row in rows])
+            found[position] = (self._json(run, evidence), [self._json(run, row[0]) for row in rows])
         return found
 
     def finished(self) -> dict[str, int]:
         """Return run → how many legs are finished, of the runs that have one."""
         done = "SELECT run, COUNT(DISTINCT position) FROM legs WHERE state = 'done' GROUP BY run"
-        return dict(self._db.execute(done).fetchall())
+        return dict(self._read(done))
 
     def runs(self, host: str | None = None) -> list[StoredRun]:
         """Return all runs, newest first."""
         where, values = ("WHERE host = ?", (host,)) if host else ("", ())
         chosen = f"SELECT {_COLUMNS} FROM runs {where} ORDER BY created DESC, rowid DESC"
         return [
-            StoredRun(id_, name, created, self._json(plan), state, result and self._json(result))
+            StoredRun(id_, name, created, self._json(id_, plan), state, result and self._json(id_, result))
             for id_, name, created, plan, state, result in self._read(chosen, *values)
         ]
 
@@ -168,6 +198,8 @@ class Store:
         rows = self._read(
             "SELECT * FROM marks WHERE host = ? AND profile = ? ORDER BY at, rowid", host, profile
         )
+        if odd := [row[-1] for row in rows if not isinstance(row[-1], float)]:
+            raise self._unreadable(f"the record of {host} holds {odd[0]!r}, which is no number")
         return [Mark(*row) for row in rows]
 
     def _write(self, statement: str, *values: Any) -> None:
@@ -187,13 +219,13 @@ class Store:
         except sqlite3.Error as error:
             raise self._unreadable(str(error)) from error
 
-    def _json(self, text: str) -> dict[str, Any]:
+    def _json(self, run: str, text: str) -> dict[str, Any]:
         try:
-            told = json.loads(text)
+            told = json.loads(text, parse_constant=_no_number)
         except (ValueError, TypeError, RecursionError) as error:
-            raise self._unreadable(str(error)) from error
+            raise self._unreadable(f"run {run}: {error}") from error
         if not isinstance(told, dict):
-            raise self._unreadable(f"an object is due where {text[:40]!r} stands")
+            raise self._unreadable(f"run {run}: an object is due where {text[:40]!r} stands")
         return told
 
     def _unreadable(self, why: str) -> KdopsError:
@@ -202,3 +234,7 @@ class Store:
             cause=f"{self._path}: {why}",
             remedy="see to that file, or set KDOPS_STATE to another folder",
         )
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number that kdops writes")

@@ -21,4 +21,4 @@ def noise(result: RunResult) -> float | None:
 def known(host: str, but: str, store: Store) -> float:
     """Return the noise of the newest A/A run on the host other than the run `but`, 0 when there was none."""
     found = (run.result.get("noise") for run in store.runs(host) if run.id != but and run.result)
-    return next((float(value) for value in found if value is not None), 0.0)
+    return next((float(value) for value in found if isinstance(value, int | float)), 0.0)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from kdops.bench import floor
@@ -16,18 +17,52 @@ from kdops.store import Store, StoredRun
 Sample = tuple[str, Mapping[str, Any]]
 """An arm's name and one request of it, as the load client wrote it."""
 _PLAN = ("arms", "reference", "order")
+_RESULT = ("sets", "quick", "workload")
+_REMEDY = "use the kdops that measured it, or measure again"
 
 
 def planned(id_: str, store: Store, *needed: str) -> StoredRun:
     """Return a stored run whose plan says the arms, their order and what is `needed`. Raises KdopsError."""
     stored = store.run(id_)
+    _require(stored, needed)
+    return stored
+
+
+def _require(stored: StoredRun, needed: Sequence[str]) -> None:
     if lacking := {*_PLAN, *needed} - set(stored.plan):
         raise KdopsError(
             f"run {stored.id} cannot be read",
             cause=f"its plan lacks {', '.join(sorted(lacking))}: another version of kdops wrote it",
-            remedy="use the kdops that measured it, or measure again",
+            remedy=_REMEDY,
         )
-    return stored
+    arms, order = stored.plan["arms"], stored.plan["order"]
+    if not isinstance(arms, list) or not arms or not all(map(_is_arm, arms)):
+        raise _damaged(stored, "arms that are none")
+    if not isinstance(order, list) or not all(type(arm) is int and 0 <= arm < len(arms) for arm in order):
+        raise _damaged(stored, "an order of other arms")
+
+
+def _is_arm(told: Any) -> bool:
+    if not isinstance(told, dict) or not isinstance(told.get("overrides", {}), dict):
+        return False
+    return (
+        all(isinstance(told.get(key, ""), str) for key in ("name", "profile", "release")) and "name" in told
+    )
+
+
+def _damaged(stored: StoredRun, what: str) -> KdopsError:
+    return KdopsError(f"run {stored.id} cannot be read", cause=f"it is stored with {what}", remedy=_REMEDY)
+
+
+@contextmanager
+def readable(stored: StoredRun) -> Iterator[None]:
+    """Turn what does not fit kdops's own documents into a KdopsError: a store may be damaged, edited by hand,
+    or written by another version.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise _damaged(stored, f"what kdops does not write ({type(error).__name__}: {error})") from error
 
 
 def positions(plan: Mapping[str, Any]) -> list[int]:
@@ -44,7 +79,8 @@ def leg(plan: Mapping[str, Any], position: int, measured: tuple[Mapping[str, Any
 
 
 def result(stored: StoredRun, store: Store) -> RunResult:
-    """Analyse what is stored. Raises KdopsError when legs are missing."""
+    """Analyse what is stored. Raises KdopsError when legs are missing or something is damaged."""
+    _require(stored, ())
     plan, measured = stored.plan, store.legs(stored.id)
     wanted = positions(plan)
     if missing := [position for position in wanted if position not in measured]:
@@ -53,12 +89,16 @@ def result(stored: StoredRun, store: Store) -> RunResult:
             cause=f"{len(missing)} of {len(wanted)} legs are missing",
             remedy=f"kdops ab resume {stored.id}" if len(plan["arms"]) > 1 else again(stored.host),
         )
-    legs = {position: leg(plan, position, measured[position]) for position in wanted}
-    for position, arm in enumerate(plan["order"]):
-        if REFERENCE_LEG not in legs and not plan["arms"][arm]["speculates"]:
-            legs[REFERENCE_LEG] = legs[position]
+    _require(stored, _RESULT)
+    if lacking := {"profile", "release", "speculates"} - set.intersection(*map(set, plan["arms"])):
+        raise _damaged(stored, f"arms without {', '.join(sorted(lacking))}")
     known = floor.known(stored.host, stored.id, store)
-    return build(stored.id, stored.host, stored.created, plan, legs, known)
+    with readable(stored):
+        legs = {position: leg(plan, position, measured[position]) for position in wanted}
+        for position, arm in enumerate(plan["order"]):
+            if REFERENCE_LEG not in legs and not plan["arms"][arm]["speculates"]:
+                legs[REFERENCE_LEG] = legs[position]
+        return build(stored.id, stored.host, stored.created, plan, legs, known)
 
 
 def again(host: str) -> str:

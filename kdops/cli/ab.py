@@ -256,7 +256,7 @@ def _resume(
 ) -> None:
     from kdops.bench import job
     from kdops.bench.arms import Arm
-    from kdops.bench.stored import again, planned
+    from kdops.bench.stored import again, planned, readable
     from kdops.bench.workloads import sampling
 
     stored = planned(id_, store, "inventory", "quick", "seed")
@@ -267,15 +267,16 @@ def _resume(
             cause="it is a run of kdops bench, and has one leg",
             remedy=again(stored.host),
         )
-    host = load(inventory or Path(plan["inventory"])).one(stored.host)
-    chosen = [Arm(arm["name"], arm["profile"], arm["overrides"]) for arm in plan["arms"]]
-    legs = len(plan["order"]) // len(chosen)
-    quick = bool(plan["quick"])
-    told = plan.get("load", {})
-    drawn = told.get("sampling")
-    suite = _suite(prompts, quick, **{**told, "sampling": drawn and sampling.read(drawn, "the plan")})
-    client = plan.get("client", job.ON_HOST)
-    made = job.prepare(host, chosen, suite, quick=quick, legs=legs, seed=plan["seed"], client=client)
+    host = load(inventory or Path(str(plan["inventory"]))).one(stored.host)
+    with readable(stored):
+        chosen = [Arm(arm["name"], arm["profile"], arm["overrides"]) for arm in plan["arms"]]
+        legs = len(plan["order"]) // len(chosen)
+        quick = bool(plan["quick"])
+        told = plan.get("load", {})
+        drawn = told.get("sampling")
+        suite = _suite(prompts, quick, **{**told, "sampling": drawn and sampling.read(drawn, "the plan")})
+        client = plan.get("client", job.ON_HOST)
+        made = job.prepare(host, chosen, suite, quick=quick, legs=legs, seed=plan["seed"], client=client)
     if made.plan != plan:
         changed = ", ".join(key for key in made.plan if plan.get(key) != made.plan[key])
         raise UsageError(

@@ -46,18 +46,21 @@ def show(id_: str, store: Store, as_json: bool) -> None:
 
 def _show(result: RunResult, store: Store, as_json: bool) -> None:
     from kdops.bench.records import records
+    from kdops.bench.stored import readable
     from kdops.report import terminal
     from kdops.report.document import document, write
 
-    page = write(result, records(store.run(result.run), store), paths.state() / "reports" / result.run)
+    run = store.run(result.run)
+    with readable(run):
+        page = write(result, records(run, store), paths.state() / "reports" / run.id)
+        tables = [terminal.rows(result), terminal.together(result)]
+        lines = [line for table in tables if len(table) > 1 for line in columns(table)]
+        lines += terminal.verdicts(result)
     if as_json:
         emit_json(document(result))
     else:
-        tables = [terminal.rows(result), terminal.together(result)]
-        lines = [line for table in tables if len(table) > 1 for line in columns(table)]
-        for line in (*lines, *terminal.verdicts(result)):
+        for line in (*lines, f"report: {page}"):
             emit(printable(line))
-        emit(f"report: {page}")
     if result.exit_code:
         raise typer.Exit(result.exit_code)
 
@@ -69,17 +72,17 @@ def list_runs(store: Store, as_json: bool) -> None:
         emit_json(
             [
                 {"run": r.id, "host": r.host, "created": r.created, "state": r.state, "plan": r.plan}
-                | {"calls": (r.result or {}).get("calls") or {}}
+                | {"calls": r.calls}
                 for r in runs
             ]
         )
         return
+    finished = store.finished()
     rows = [("RUN", "HOST", "STATE", "LEGS", "ARMS", "RESULT")]
     for one in runs:
-        arms = " ".join(arm["name"] for arm in one.plan.get("arms") or ())
-        calls = (one.result or {}).get("calls") or {}
-        said = ", ".join(f"{arm} {call}" for arm, call in calls.items())
-        rows.append((one.id, one.host, one.state, f"{len(store.legs(one.id))}", arms, said))
+        said = ", ".join(f"{arm} {call}" for arm, call in one.calls.items())
+        legs = f"{finished.get(one.id, 0)}"
+        rows.append((one.id, one.host, one.state, legs, " ".join(one.arms), said))
     emit("\n".join(columns(rows)))
 
 

@@ -149,7 +149,7 @@ def _of_run(run: str, store: Store, inventory: Path | None) -> Evidence:
 
     stored = planned(run, store, "inventory")
     try:
-        host = load(inventory or Path(stored.plan["inventory"])).one(stored.host)
+        host = load(inventory or Path(str(stored.plan["inventory"]))).one(stored.host)
     except KdopsError:
         host = None
     return from_run(run_of(stored, store, host), store)

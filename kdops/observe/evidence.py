@@ -134,7 +134,7 @@ def _arm_settings(told: Mapping[str, Any], host: Host | None) -> dict[str, dict[
     for arm in told["plan"]["arms"] if host else ():
         try:
             assert host is not None
-            found[arm["name"]] = values(fleet.engine_config(host, arm["profile"], arm["overrides"]))
+            found[arm["name"]] = values(fleet.engine_config(host, arm["profile"], arm.get("overrides")))
         except UsageError:
             continue  # the profile has gone since
     return found
@@ -143,12 +143,11 @@ def _arm_settings(told: Mapping[str, Any], host: Host | None) -> dict[str, dict[
 def _last_run(host: Host, status: HostStatus, store: Store, absent: dict[str, str]) -> Run | None:
     """Return the newest measurement that has the serving release among its arms, or None."""
     for one in store.runs(host.name):
-        arms = one.plan.get("arms", ())
-        if one.state == "done" and any(arm.get("release") == status.release for arm in arms):
+        if one.state == "done" and status.release in one.releases:
             try:
                 return run_of(one, store, host)
-            except (KdopsError, ValueError, LookupError) as error:
-                absent["measurement"] = f"run {one.id} cannot be read: {error}"
+            except KdopsError as error:
+                absent["measurement"] = f"{error.title}: {error.cause}"
     return None
 
 

@@ -52,14 +52,7 @@ def listing(store: Store) -> list[RunLine]:
     """Return all runs, newest first."""
     finished = store.finished()
     return [
-        RunLine(
-            one.id,
-            one.host,
-            one.state,
-            finished.get(one.id, 0),
-            len(one.plan["order"]) + bool(one.plan["reference"]),
-            tuple(arm["name"] for arm in one.plan["arms"]),
-        )
+        RunLine(one.id, one.host, one.state, finished.get(one.id, 0), one.legs, one.arms)
         for one in store.runs()
     ]
 
@@ -69,13 +62,20 @@ def about(store: Store, id_: str) -> list[str]:
 
     A run that is marked as running has no report before what served is restored.
     """
-    from kdops.bench.stored import planned, result  # they bring scipy
+    from kdops.bench.stored import readable  # it brings scipy
 
     stored = store.run(id_)
+    with readable(stored):
+        return _about(stored, store)
+
+
+def _about(stored: StoredRun, store: Store) -> list[str]:
+    from kdops.bench.stored import result
+
     if stored.state == "running":
         return [*_so_far(stored, store), "", f"if nothing measures it any more: kdops ab resume {stored.id}"]
     try:
-        found = result(planned(stored.id, store), store)
+        found = result(stored, store)
     except KdopsError as error:
         return [
             f"{error.title}: {error.cause}", "", *_so_far(stored, store), "", f"remedy: {error.remedy}",
