@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 # C0 except tab, DEL, C1, and what reorders or hides text (bidirectional and zero-width controls, surrogates).
 _UNSAFE = re.compile(
@@ -21,10 +21,17 @@ def json_printable(line: str) -> str:
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
-def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return one line per row, cells aligned and printable; every row has as many cells as the first."""
+def columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """Return one line per row, cells aligned and printable; every row has as many cells as the first.
+
+    right: numbers of the columns that end at one edge, as numbers do.
+    """
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    aligned = [str.rjust if i in right else str.ljust for i in range(len(widths))]
     return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+        "  ".join(
+            align(cell, width) for align, cell, width in zip(aligned, row, widths, strict=True)
+        ).rstrip()
+        for row in rows
     ]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from kdops import paths
-from kdops.cli.output import emit, emit_json, say
+from kdops.cli.output import emit, emit_folded, emit_json, say
 from kdops.errors import UsageError
-from kdops.text import columns, printable
+from kdops.text import columns
 
 if TYPE_CHECKING:
     from kdops.bench.results import RunResult
@@ -53,14 +53,12 @@ def _show(result: RunResult, store: Store, as_json: bool) -> None:
     run = store.run(result.run)
     with readable(run):
         page = write(result, records(run, store), paths.state() / "reports" / run.id)
-        tables = [terminal.rows(result), terminal.together(result)]
-        lines = [line for table in tables if len(table) > 1 for line in columns(table)]
-        lines += terminal.verdicts(result)
+        lines = terminal.screen(result)
     if as_json:
         emit_json(document(result))
     else:
         for line in (*lines, f"report: {page}"):
-            emit(printable(line))
+            emit_folded(line)
     if result.exit_code:
         raise typer.Exit(result.exit_code)
 

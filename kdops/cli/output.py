@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from typing import Any
 
 from kdops.errors import KdopsError
@@ -13,6 +15,13 @@ from kdops.text import json_printable, printable
 def emit(text: str) -> None:
     """Write data to stdout, at once: a follower's reader waits for each line."""
     print(text, flush=True)
+
+
+def emit_folded(line: str) -> None:
+    """Write a line of data that may be long: a terminal gets it folded between words, a pipe as it is."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    text = printable(line)
+    emit("\n".join(textwrap.wrap(text, width, subsequent_indent="    ")) if 0 < width < len(text) else text)
 
 
 def emit_json(value: Any) -> None:

@@ -30,7 +30,7 @@ def page(result: RunResult) -> str:
         *_verdicts(result),
         _lossless(result),
         *_findings(result),
-        _section("Per prompt set", _table(terminal.rows(result), left=2)),
+        _section("Per prompt set", _table(terminal.lean(terminal.rows(result)), left=2)),
         f"<div class='plots'>{''.join(_plots(result))}</div>",
         *_together(result),
         *_gpus(result),
@@ -161,7 +161,11 @@ def _context(result: RunResult) -> str:
 
 def _together(result: RunResult) -> list[str]:
     rows = terminal.together(result)
-    return [_section("Several streams, mean over legs", _table(rows, left=2))] if len(rows) > 1 else []
+    return (
+        [_section("Several streams, mean over legs", _table(terminal.lean(rows), left=2))]
+        if len(rows) > 1
+        else []
+    )
 
 
 def _gpus(result: RunResult) -> list[str]:
@@ -171,7 +175,7 @@ def _gpus(result: RunResult) -> list[str]:
     for i, use in enumerate(result.leg_gpus):
         if use:
             rows.append((str(i + 1), result.order[i], *_gpu_cells(use)))
-    return [_section("GPUs of each leg", _table(rows, left=2))] if len(rows) > 1 else []
+    return [_section("GPUs of each leg", _table(terminal.lean(rows), left=2))] if len(rows) > 1 else []
 
 
 def _gpu_cells(use: GpuUse) -> tuple[str, ...]:

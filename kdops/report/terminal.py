@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import fmean
 
 from kdops.bench.results import ArmResult, Comparison, RunResult
+from kdops.text import columns
+
+_HEAD = ("SET", "ARM", "TOK/S", "AL", "STEP", "TTFT", "RATIO", "= AL ÷ STEP", "95 % INTERVAL", "CALL")
+_TTFT = _HEAD.index("TTFT")
+
+
+def screen(result: RunResult) -> list[str]:
+    """Return everything that a terminal shows of a result: tables, then sentences of any length."""
+    comparing = len(result.arms) > 1
+    table = rows(result)
+    if comparing:
+        table = [row[:_TTFT] + row[_TTFT + 1 :] for row in table]
+    lines = columns(lean(table), right=range(2, 7))
+    streams = together(result)
+    if len(streams) > 1:
+        lines += ["", *columns(lean(streams), right=range(2, 6))]
+    return [*lines, "", *verdicts(result)]
+
+
+def lean(table: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Leave out columns without a value, and the name of a row that is the same as above."""
+    kept = [i for i in range(len(table[0])) if any(row[i] not in ("", "-") for row in table[1:])]
+    above = ["", *(row[0] for row in table)]
+    named = [
+        ("" if row[0] == before else row[0], *row[1:]) for row, before in zip(table, above, strict=False)
+    ]
+    return [tuple(row[i] for i in kept) for row in named]
 
 
 def rows(result: RunResult) -> list[tuple[str, ...]]:
     """Return the table: one row for each prompt set and arm, cells as text."""
-    found: list[tuple[str, ...]] = [
-        ("SET", "ARM", "TOK/S", "AL", "STEP", "TTFT", "RATIO", "95 % INTERVAL", "CALL")
-    ]
+    found: list[tuple[str, ...]] = [_HEAD]
     sets = list(result.arms[0].per_set)
     for name in sets:
         for arm in result.arms:
@@ -57,10 +83,17 @@ def milliseconds(seconds: float | None) -> str:
 def _against(result: RunResult, arm: ArmResult, name: str) -> tuple[str, ...]:
     base = result.arms[0]
     if arm is base or name not in base.per_set:
-        return ("", "", "")
-    ratio = arm.per_set[name].tokens_per_second / base.per_set[name].tokens_per_second
+        return ("", "", "", "")
+    ours, theirs = arm.per_set[name], base.per_set[name]
+    ratio = ours.tokens_per_second / theirs.tokens_per_second
+    length = (ours.acceptance_length or 1.0) / (theirs.acceptance_length or 1.0)
     one = result.per_set.get(arm.name, {}).get(name)
-    return (f"{ratio:.3f}", interval(one) if one else "-", str(one.call) if one else "")
+    return (
+        f"{ratio:.3f}",
+        f"{length:.2f} ÷ {length / ratio:.2f}",
+        interval(one) if one else "-",
+        str(one.call) if one else "",
+    )
 
 
 def interval(one: Comparison) -> str:
@@ -101,14 +134,13 @@ def verdicts(result: RunResult) -> list[str]:
             lines.append(f"  tokens/s ×{one.ratio:.3f} ({interval(one)}), {one.legs[0]} + {one.legs[1]} legs")
         lines += [f"  {words}" for words in resolution(one)]
     for arm in result.arms:
-        lines.append(f"{arm.name}: {arm.lossless} ({arm.lossless_why})")
-        if arm.context_words:
-            lines.append(f"{arm.name}, context: {arm.context_words}")
-    lines.append(f"sampling: {sampling(result)}")
-    for finding in result.findings:
+        lines.append(f"tokens of {arm.name}: {arm.lossless} ({arm.lossless_why})")
+    for finding in sorted(result.findings, key=lambda one: not one.fatal):
         mark = "CHECK FAILED" if finding.fatal else "note"
         where = f" [{finding.where}]" if finding.where else ""
         lines.append(f"{mark}{where}: {finding.title}: {finding.evidence}")
+    lines += [f"{arm.name}, context: {arm.context_words}" for arm in result.arms if arm.context_words]
+    lines.append(f"sampling: {sampling(result)}")
     if result.quick and result.comparisons:
         lines.append("exploratory: one start an arm")
     return lines

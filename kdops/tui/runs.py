@@ -75,18 +75,11 @@ def _about(stored: StoredRun, store: Store) -> list[str]:
     if stored.state == "running":
         return [*_so_far(stored, store), "", f"if nothing measures it any more: kdops ab resume {stored.id}"]
     try:
-        found = result(stored, store)
+        return terminal.screen(result(stored, store))
     except KdopsError as error:
         return [
             f"{error.title}: {error.cause}", "", *_so_far(stored, store), "", f"remedy: {error.remedy}",
         ]  # fmt: skip
-    together = terminal.together(found)
-    return [
-        *columns(terminal.rows(found)),
-        *(["", *columns(together)] if len(together) > 1 else []),
-        "",
-        *terminal.verdicts(found),
-    ]
 
 
 def _so_far(stored: StoredRun, store: Store) -> list[str]:
