@@ -112,7 +112,7 @@ class HostView(VerticalScroll):
         panel = self._panel("p-commits")
         width, height = panel.room
         recent = history.recent_commits()
-        counts, since = (recent, "last 5 min") if sum(recent) else (sample.commits, "since its start")
+        counts, since = (recent, "5 min") if sum(recent) else (sample.commits, "since its start")
         total = sum(counts)
         if not total:
             panel.border_title = "commit length"

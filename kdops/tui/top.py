@@ -9,6 +9,7 @@ from datetime import datetime
 from rich.text import Text
 
 from kdops.tui import alarms, words
+from kdops.tui.alarms import Level
 from kdops.tui.columns import MARKS
 from kdops.tui.keys import KEYS, Key
 from kdops.tui.sample import Sample
@@ -19,6 +20,7 @@ _SHOWN = {
     "space": "space", "escape": "esc",
 }  # fmt: skip
 _WIDE = 140
+_LEVELS = list(MARKS)
 
 
 def top_line(
@@ -36,12 +38,13 @@ def top_line(
     for i, name in enumerate(views):
         title = {"ab": "A/B"}.get(name, name.capitalize())
         text.append(f" {i + 1} {title} ", style=f"bold {colours.primary}" if name == view else colours.dim)
-    counted = Counter("measuring" if one.paused else one.row.state for one in samples.values())
+    states = ("measuring" if one.paused else one.row.state for one in samples.values())
+    counted = Counter((f" {state}" if width >= _WIDE else "", _level(state)) for state in states)
     text.append(" ")
-    for state, count in sorted(counted.items()):
-        level = "ok" if state in ("measuring", "connecting") else alarms.state_level(state)
-        words_of_state = f" {state}" if width >= _WIDE else ""
-        text.append(f" {MARKS[level]} {count}{words_of_state}", style=colours.level(level))
+    for (state, level), count in sorted(
+        counted.items(), key=lambda one: (one[0][0], _LEVELS.index(one[0][1]))
+    ):
+        text.append(f" {MARKS[level]} {count}{state}", style=colours.level(level))
     live = [
         one.row.tokens_per_second or 0.0 for one in samples.values() if not one.stale(now) and not one.paused
     ]
@@ -51,6 +54,10 @@ def top_line(
     )
     room = width - text.cell_len - right.cell_len
     return text + Text(" " * room) + right if room > 0 else text
+
+
+def _level(state: str) -> Level:
+    return "ok" if state in ("measuring", "connecting") else alarms.state_level(state)
 
 
 def hints(view: str, changed: Mapping[str, str], words_of_view: str, colours: Colours) -> Text:
