@@ -136,6 +136,7 @@ def single(
     release: str,
     make_suite: Callable[[int], Suite],
     *,
+    quick: bool,
     client: str = ON_HOST,
 ) -> Job:
     """Plan one leg of what serves now, without a start of its own. profile and release: the serving ones.
@@ -150,7 +151,7 @@ def single(
         "reference": False,
         "order": [0],
         "seed": 0,
-        "quick": True,
+        "quick": quick,
         "smallest_p": None,
         **_shared(host, suite, client),
     }

@@ -30,6 +30,7 @@ AT = typer.Option(None, "--host", help="Where; the inventory's only host unless 
 QUICK = typer.Option(
     False, "--quick", help="One start an arm, short texts: exploratory, no verdict (exit 9)."
 )
+BRIEF = typer.Option(False, "--quick", help="One short prompt of each set, no long generation.")
 SETS = typer.Option(
     None, "--set", metavar="[ARM:]KEY=V1,V2", help="Override; several values make several arms."
 )
@@ -121,7 +122,7 @@ def bench(
     arrivals: float | None = ARRIVALS,
     sampling: str | None = SAMPLING,
     client: str = CLIENT,
-    quick: bool = QUICK,
+    quick: bool = BRIEF,
     inventory: Path | None = INVENTORY,
     as_json: bool = JSON,
 ) -> None:
@@ -150,7 +151,7 @@ def bench(
         rate=arrivals,
         sampling=_sampling(sampling),
     )
-    plan = job.single(host, seen.profile, seen.release, suite, client=_where(client))
+    plan = job.single(host, seen.profile, seen.release, suite, quick=quick, client=_where(client))
     id_ = run.begin(plan, store)
     run.once(plan, id_, store, say)
     finish(id_, store, as_json)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from kdops.cli.config import HOST, INVENTORY, JSON, PROFILE, SET, load, overrides
-from kdops.cli.output import emit, emit_json, say
+from kdops.cli.output import emit_folded, emit_json, say
 from kdops.errors import ExitCode
 from kdops.text import columns
 
@@ -51,13 +51,15 @@ def check(
     if as_json:
         emit_json({**dataclasses.asdict(found), "refused": found.refused})
     else:
-        emit(table(found))
+        head, *lines = table(found)
+        for line in (head, *lines):
+            emit_folded(line, head.index("FOUND"))
         say(f"{found.seconds:.1f} s; a deploy would be {'refused' if found.refused else 'tried'}")
     if found.refused:
         raise typer.Exit(ExitCode.REFUSED)
 
 
-def table(found: Report) -> str:
+def table(found: Report) -> list[str]:
     """Return the rows as lines, each with its remedy where it has one."""
     aligned = columns([("STATE", "CHECK", "FOUND"), *((r.state.value, r.check, r.found) for r in found.rows)])
     lines = [aligned[0]]
@@ -65,4 +67,4 @@ def table(found: Report) -> str:
         lines.append(line)
         if row.remedy:
             lines.append(f"    remedy: {row.remedy}")
-    return "\n".join(lines)
+    return lines

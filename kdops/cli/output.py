@@ -17,11 +17,16 @@ def emit(text: str) -> None:
     print(text, flush=True)
 
 
-def emit_folded(line: str) -> None:
-    """Write a line of data that may be long: a terminal gets it folded between words, a pipe as it is."""
+def emit_folded(line: str, hang: int = 4) -> None:
+    """Write a line of data that may be long: a terminal gets it folded between words, a pipe as it is.
+
+    hang: columns before what continues it.
+    """
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     text = printable(line)
-    emit("\n".join(textwrap.wrap(text, width, subsequent_indent="    ")) if 0 < width < len(text) else text)
+    emit(
+        "\n".join(textwrap.wrap(text, width, subsequent_indent=" " * hang)) if 0 < width < len(text) else text
+    )
 
 
 def emit_json(value: Any) -> None:

@@ -32,7 +32,7 @@ def test_more_arms_get_the_legs_that_every_candidate_needs(arms: int) -> None:
 
 def test_a_measurement_of_what_serves_carries_the_serving_release(tmp_path: Path) -> None:
     suite = partial(make, built_in(), quick=True)
-    job = single(host(tmp_path), "linear", "linear-deployedby", lambda length: suite(context_length=length))
+    job = single(host(tmp_path), "linear", "linear-deployedby", lambda n: suite(context_length=n), quick=True)
     assert job.plan["arms"][0]["release"] == "linear-deployedby"
 
 
