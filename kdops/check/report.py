@@ -32,11 +32,10 @@ def report(host: str, profile: str, rows: Iterable[Row], seconds: float) -> Repo
 def refusal(found: Report) -> KdopsError:
     """Return the error of a deploy that this report refuses: its first failing row, then the others."""
     first, *rest = [row for row in found.rows if row.state is State.FAIL]
-    title, _, cause = first.found.partition(": ")
     every = f"`kdops check {found.host} --profile {found.profile}` shows every row"
     return KdopsError(
-        f"{found.host}: {title}" if cause else f"{found.host}: the check '{first.check}' failed",
-        cause=cause or first.found,
+        f"{found.host}: {first.headline}",
+        cause=first.text,
         remedy=f"{first.remedy}; nothing was changed. {every}",
         code=ExitCode.REFUSED,
         evidence=tuple(f"also: {row.found}; {row.remedy}" for row in rest),

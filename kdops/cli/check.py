@@ -49,7 +49,11 @@ def check(
         with HostConnection(host) as connection:
             found = checks.online(config, host, bundle.build(config, host), connection)
     if as_json:
-        emit_json({**dataclasses.asdict(found), "refused": found.refused})
+        rows = [
+            {"check": row.check, "state": row.state, "found": row.found, "remedy": row.remedy}
+            for row in found.rows
+        ]
+        emit_json({**dataclasses.asdict(found), "rows": rows, "refused": found.refused})
     else:
         head, *lines = table(found)
         for line in (head, *lines):

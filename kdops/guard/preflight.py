@@ -26,10 +26,9 @@ def refuse(rows: list[Row]) -> None:
     if not failing:
         return
     first, *rest = failing
-    title, _, cause = first.found.partition(": ")
     raise KdopsError(
-        title if cause else f"the check '{first.check}' failed",
-        cause=cause or first.found,
+        first.headline,
+        cause=first.text,
         remedy=first.remedy,
         code=ExitCode.REFUSED,
         evidence=tuple(f"also: {row.found}" for row in rest),

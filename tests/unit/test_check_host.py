@@ -352,8 +352,8 @@ def test_a_clock_that_is_off_warns() -> None:
 
 
 def test_a_refusal_names_every_failing_row_and_the_first_first() -> None:
-    rows = [Row("a", State.OK, "fine"), Row("b", State.FAIL, "port 1 is taken: by x", "stop it")]
-    rows.append(Row("c", State.FAIL, "the disk is too full: by y", "free it"))
+    rows = [Row("a", State.OK, "fine"), Row("b", State.FAIL, "by x", "stop it", "port 1 is taken")]
+    rows.append(Row("c", State.FAIL, "by y", "free it", "the disk is too full"))
     with pytest.raises(KdopsError) as caught:
         refuse(rows)
     error = caught.value

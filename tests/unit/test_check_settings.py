@@ -183,7 +183,7 @@ def test_the_question_is_one_that_the_guard_reads() -> None:
 
 
 def test_a_refusal_names_the_first_row_with_cause_and_remedy() -> None:
-    made = [Row("ports", State.FAIL, "port 1 is taken: by x", "stop it"), Row("a", State.OK, "fine")]
+    made = [Row("ports", State.FAIL, "by x", "stop it", "port 1 is taken"), Row("a", State.OK, "fine")]
     error = refusal(report("lab0", "linear", made, 1.0))
     assert (error.code, error.title, error.cause) == (5, "lab0: port 1 is taken", "by x")
     assert error.remedy.startswith("stop it; nothing was changed")

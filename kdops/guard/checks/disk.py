@@ -24,8 +24,8 @@ def rows(ctx: Context, asked: Question) -> Iterator[Row]:
     for folder, size in wanted.items():
         free = shutil.disk_usage(folder).free
         if free < size:
-            found = f"the disk is too full: about {size / 1e6:.1f} MB are needed under {folder}, "
-            yield Row("disk", State.FAIL, found + f"{free / 1e6:.1f} MB are free", _REMEDY)
+            text = f"about {size / 1e6:.1f} MB are needed under {folder}, {free / 1e6:.1f} MB are free"
+            yield Row("disk", State.FAIL, text, _REMEDY, "the disk is too full")
         else:
             yield Row(
                 "disk", State.OK, f"{free / 1e9:.1f} GB free under {folder}, {size / 1e9:.1f} GB needed"

@@ -24,13 +24,14 @@ def rows(ctx: Context, asked: Question) -> Iterator[Row]:
         yield Row("GPUs", State.OK, "none is needed: the engine runs on the CPU")
         return
     if not nvidia.present():
-        text = "the host has no NVIDIA driver: nvidia-smi is not there"
-        yield Row("GPUs", State.FAIL, text, "install the driver, or set gpu: cpu and engine_device: cpu")
+        remedy = "install the driver, or set gpu: cpu and engine_device: cpu"
+        yield Row("GPUs", State.FAIL, "nvidia-smi is not there", remedy, "the host has no NVIDIA driver")
         return
     try:
         found = nvidia.gpus()
     except RuntimeError as error:
-        yield Row("GPUs", State.FAIL, f"the driver does not answer: {error}", "look at `dmesg` on the host")
+        remedy = "look at `dmesg` on the host"
+        yield Row("GPUs", State.FAIL, str(error), remedy, "the driver does not answer")
         return
     ours = our_units(ctx, asked)
     yield from judge(asked, found, nvidia.holders(), lambda holder: unit_of(holder.pid), ours)
@@ -61,8 +62,9 @@ def _driver(asked: Question, found: tuple[Gpu, ...]) -> Iterator[Row]:
     if lowest is None or not branch.isdecimal():
         return
     if int(branch) < lowest:
-        text = f"driver {found[0].driver} is too old: CUDA {asked.cuda} of the environment needs {lowest}"
-        yield Row("driver", State.FAIL, text, "upgrade the NVIDIA driver and restart the host")
+        text = f"CUDA {asked.cuda} of the environment needs {lowest}"
+        remedy = "upgrade the NVIDIA driver and restart the host"
+        yield Row("driver", State.FAIL, text, remedy, f"driver {found[0].driver} is too old")
     else:
         yield Row("driver", State.OK, f"{found[0].driver} runs CUDA {asked.cuda}")
 

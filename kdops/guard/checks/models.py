@@ -22,29 +22,32 @@ def rows(asked: Question) -> Iterator[Row]:
             yield Row("model files", State.NOT_RUN, f"{path} is no folder: SGLang downloads it itself")
             continue
         folder, problems = Path(path), list(_problems(Path(path)))
-        for text, remedy in problems:
-            yield Row("model files", State.FAIL, text, remedy)
+        yield from problems
         if not problems:
             size = weight_bytes(folder)
             yield Row("model files", State.OK, f"{folder}: {size / 1e9:.2f} GB of weights, every file whole")
 
 
-def _problems(folder: Path) -> Iterator[tuple[str, str]]:
+def _problems(folder: Path) -> Iterator[Row]:
+    def wrong(text: str, remedy: str, title: str = "") -> Row:
+        return Row("model files", State.FAIL, text, remedy, title)
+
     if not (folder / "config.json").exists():
         what = f"{folder}/config.json" if folder.is_dir() else str(folder)
-        yield f"a model is not on the host: {what} does not exist", _COPY
+        yield wrong(f"{what} does not exist", _COPY, "a model is not on the host")
         return
     if config(folder) is None:
-        yield f"{folder}/config.json cannot be read as JSON", _AGAIN
+        yield wrong(f"{folder}/config.json cannot be read as JSON", _AGAIN)
     files = sorted(folder.glob("*.safetensors"))
     for file in files:
         if text := damage(file):
-            yield f"{file} {text}", _AGAIN
+            yield wrong(f"{file} {text}", _AGAIN)
     if lost := sorted(_indexed(folder) - {file.name for file in files}):
         more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
-        yield f"{folder} lacks {', '.join(lost[:3])}{more}, which its index names", "copy the missing files"
+        names = ", ".join(lost[:3])
+        yield wrong(f"{folder} lacks {names}{more}, which its index names", "copy the missing files")
     if not files and not any(folder.glob("*.bin")) and not any(folder.glob("*.gguf")):
-        yield f"{folder} holds no weights", _COPY
+        yield wrong(f"{folder} holds no weights", _COPY)
 
 
 def damage(file: Path) -> str:

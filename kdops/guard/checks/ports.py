@@ -23,10 +23,10 @@ def rows(ctx: Context, asked: Question) -> Iterator[Row]:
         for name, pid in listeners(port):
             unit = unit_of(pid)
             if unit not in ours:
-                holder = f"process {name} (pid {pid}, unit {unit or 'none'})"
-                taken = f"port {port} is taken: {holder} listens on it; the engine needs it for {use}"
+                taken = f"process {name} (pid {pid}, unit {unit or 'none'}) listens on it"
         if taken:
-            yield Row("ports", State.FAIL, taken, f"stop it, or choose another {key}")
+            text, remedy = f"{taken}; the engine needs it for {use}", f"stop it, or choose another {key}"
+            yield Row("ports", State.FAIL, text, remedy, f"port {port} is taken")
         else:
             free.append(str(port))
     if free:

@@ -18,12 +18,23 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Row:
-    """check: what was looked at. found: what is so; of a failing row the cause, beside a remedy."""
+    """check: what was looked at. text: what is so; where `title` says what is wrong, the cause of it."""
 
     check: str
     state: State
-    found: str
+    text: str
     remedy: str = ""
+    title: str = ""
+
+    @property
+    def found(self) -> str:
+        """Title and text in one line."""
+        return f"{self.title}: {self.text}" if self.title else self.text
+
+    @property
+    def headline(self) -> str:
+        """What is wrong, in a few words."""
+        return self.title or f"the check '{self.check}' failed"
 
 
 def worst_first(rows: Iterable[Row]) -> list[Row]:

@@ -69,21 +69,22 @@ def judge(
     status, report, said = ended
     if not report:
         what, remedy = _STATUS.get(status, ("the service", "look at `journalctl -u 'kdops-probe-*'` there"))
-        text = f"systemd cannot set up {what} (status {status}): {said or 'no word'}"
-        yield Row("caches" if status == 239 else "sandbox", State.FAIL, text, remedy)
+        title = f"systemd cannot set up {what} (status {status})"
+        check = "caches" if status == 239 else "sandbox"
+        yield Row(check, State.FAIL, said or "no word", remedy, title)
         return
-    for folder in report["caches"]:
-        text = f"the service's user {asked.user} cannot write its cache {folder}"
-        yield Row("caches", State.FAIL, text, f"on the host: chown -R {asked.user} {folder.split(':')[0]}")
+    for cache in report["caches"]:
+        folder, _, closed = cache.partition(": ")
+        title = f"the service's user {asked.user} cannot write its cache {folder}"
+        yield Row("caches", State.FAIL, closed, f"on the host: chown -R {asked.user} {folder}", title)
     if not report["caches"]:
         yield Row("caches", State.OK, f"writable by {asked.user}")
     for file in report["files"][:3]:
         text = f"the service's user {asked.user} cannot read {file}"
         yield Row("model files", State.FAIL, text, "on the host: chmod -R a+rX the model's folder")
     if error := report.get("error"):
-        text = f"torch does not start in the service's sandbox: {error}"
         remedy = "compare with the same command outside the unit; look at driver and device files"
-        yield Row("sandbox", State.FAIL, text, remedy)
+        yield Row("sandbox", State.FAIL, error, remedy, "torch does not start in the service's sandbox")
     elif device == "none":
         known = why.endswith("(since the last boot)")
         yield Row("sandbox", State.OK if known else State.NOT_RUN, why)

@@ -24,8 +24,8 @@ def systemd() -> Iterator[Row]:
     if found and int(version) >= _SYSTEMD:
         yield Row("systemd", State.OK, f"version {version}")
         return
-    text = f"systemd is too old: version {version}; {_SYSTEMD} or newer is needed"
-    yield Row("systemd", State.FAIL, text, "upgrade the host")
+    text = f"version {version}; {_SYSTEMD} or newer is needed"
+    yield Row("systemd", State.FAIL, text, "upgrade the host", "systemd is too old")
 
 
 def clock(asked: Question) -> Iterator[Row]:
@@ -54,7 +54,7 @@ def memory(asked: Question) -> Iterator[Row]:
         largest = max((_largest(Path(path)) for path in asked.models), default=0)
         if largest > total:
             text = f"{words}; the largest weight file has {largest / 1e9:.1f} GB"
-            yield Row("memory", State.FAIL, f"the host has too little memory: {text}", "add memory or swap")
+            yield Row("memory", State.FAIL, text, "add memory or swap", "the host has too little memory")
         else:
             yield Row("memory", State.OK, words)
         return
@@ -64,7 +64,7 @@ def memory(asked: Question) -> Iterator[Row]:
     if settings.get("max_total_tokens") is None and left < _CPU_RESERVE:
         text = f"engine_memory_fraction {share:g} leaves {left / 1e9:.1f} GB of {words}"
         remedy = f"engine_memory_fraction={max(0.05, 1 - 1.5 * _CPU_RESERVE / free):.2f} leaves enough"
-        yield Row("memory", State.FAIL, f"the memory fraction is too high: {text}", remedy)
+        yield Row("memory", State.FAIL, text, remedy, "the memory fraction is too high")
     else:
         yield Row("memory", State.OK, words)
 

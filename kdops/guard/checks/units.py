@@ -13,5 +13,6 @@ def rows(ctx: Context, asked: Question) -> Iterator[Row]:
     installed = ctx.layout.units / asked.manifest["unit"]
     if not installed.is_file() or ctx.store.load().outcome is not None or ctx.layout.current.is_symlink():
         return
-    text = f"a service of that name exists: {installed}, and kdops did not write it"
-    yield Row("unit", State.FAIL, text, "choose another engine_service, or adopt it under another name")
+    text = f"{installed}, and kdops did not write it"
+    remedy = "choose another engine_service, or adopt it under another name"
+    yield Row("unit", State.FAIL, text, remedy, "a service of that name exists")
