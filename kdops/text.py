@@ -9,11 +9,17 @@ from collections.abc import Collection, Sequence
 _UNSAFE = re.compile(
     "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def printable(text: str) -> str:
     """Return `text` with every character that could act on a terminal made visible (ESC becomes \\x1b)."""
     return _UNSAFE.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def uncoloured(line: str) -> str:
+    """Return `line` without a terminal's colours."""
+    return _COLOUR.sub("", line) if "\x1b" in line else line
 
 
 def json_printable(line: str) -> str:

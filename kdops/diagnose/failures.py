@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from kdops.diagnose.failure_class import FailureClass, Kind, Phase
 from kdops.diagnose.failure_table import collectives, cuda, engine, files, memory, settings, unit
 from kdops.diagnose.needles import needles
+from kdops.text import uncoloured
 
 CLASSES: tuple[FailureClass, ...] = (
     *memory.CLASSES,
@@ -29,7 +30,6 @@ _LINES = 5
 _LENGTH = 400
 _LONGEST = 4000
 _MOST = 2000
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 # Only the beginnings of starts and phases; everything else is matched against the table.
 _START = re.compile(r"(?:^|systemd\[1\]: )Starting (?!to\b)\S+\.service|(?:^|systemd\[1\]: )Starting .* - ")
 _FAILED = re.compile(
@@ -83,9 +83,7 @@ class Classifier:
             self._served = self._number
             self._phase = Phase.SERVING if self._phase is Phase.UNKNOWN else self._phase
             return
-        line = line[:_LONGEST]
-        if "\x1b" in line:
-            line = _COLOUR.sub("", line)
+        line = uncoloured(line[:_LONGEST])
         if _MARKS.search(line):
             self._mark(line)
         # The first cause is early: a start that repeats its last words for ever adds nothing to it.
@@ -151,5 +149,5 @@ def _may_match(line: str) -> bool:
 
 def clean(line: str) -> str:
     """Return `line` without colours and cut to a length that a terminal can show."""
-    text = _COLOUR.sub("", line).strip()
+    text = uncoloured(line).strip()
     return text if len(text) <= _LENGTH else text[: _LENGTH - 1] + "…"

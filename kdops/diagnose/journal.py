@@ -11,11 +11,13 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 
-from kdops.diagnose.evidence import Journal, Tree, Window
-from kdops.diagnose.failures import Classifier, begins, clean
+from kdops.diagnose.evidence import Journal, Window
+from kdops.diagnose.failures import Classifier, begins
+from kdops.diagnose.tree_lines import TreeSums
 from kdops.host.journal import parse as parse_entry
 from kdops.serving.log_lines import DecodeBatch, PrefillBatch, TreeSteps
 from kdops.serving.log_lines import parse as parse_line
+from kdops.text import uncoloured
 
 _LONGEST = 1 << 16
 _KEPT_GENERATIONS = 64
@@ -33,7 +35,6 @@ _REFUSED = re.compile(
 )
 _READY = re.compile(r"kdtree: ready; (.*)")
 _SECONDS = re.compile(r"([\d.]+) s\b")
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Reader:
@@ -50,8 +51,7 @@ class Reader:
         self._windows = self._flat = self._eager = self._graphs = 0
         self._suppressed = self._refused = 0
         self._commits: Counter[tuple[int, int]] = Counter()
-        self._trees: list[float] = [0, 0, 0, 0.0, 0.0, 0]
-        self._examples: list[str] = []
+        self._trees = TreeSums()
         self._generations: deque[tuple[Window, ...]] = deque(maxlen=_KEPT_GENERATIONS)
         self._current: list[Window] = []
         self._clean = False
@@ -73,11 +73,6 @@ class Reader:
 
     def evidence(self) -> Journal:
         """Return what was seen so far."""
-        lines, inconsistent, flat, commit, depth, rows = self._trees
-        tree = Tree(
-            int(lines), int(inconsistent), int(flat), commit / lines, depth / lines, int(rows),
-            tuple(self._examples),
-        ) if lines else None  # fmt: skip
         generations = [*self._generations, *([tuple(self._current)] if self._current else [])]
         return Journal(
             lines=self._lines,
@@ -86,7 +81,7 @@ class Reader:
             eager_windows=self._eager,
             graph_windows=self._graphs,
             generations=tuple(generations),
-            tree=tree,
+            tree=self._trees.means(),
             commits=dict(self._commits),
             pool=self._pool,
             context=self._context,
@@ -99,9 +94,7 @@ class Reader:
     def _event(self, line: str) -> None:
         if _OTHER_RANK.search(line[:200]):
             return
-        if "\x1b" in line:
-            line = _COLOUR.sub("", line)
-        event = parse_line(line)
+        event = parse_line(uncoloured(line))
         if isinstance(event, DecodeBatch):
             self._decode(event)
         elif isinstance(event, PrefillBatch):
@@ -111,7 +104,7 @@ class Reader:
             self._clean = False
             self._end()
         elif isinstance(event, TreeSteps):
-            self._tree(event, line)
+            self._trees = self._trees.plus(event, line)
 
     def _decode(self, event: DecodeBatch) -> None:
         speed, running = event.throughput, event.running
@@ -135,21 +128,6 @@ class Reader:
         if self._current:
             self._generations.append(tuple(self._current))
             self._current = []
-
-    def _tree(self, event: TreeSteps, line: str) -> None:
-        if event.commit is None or not event.commit < 1e6:
-            return
-        depth = event.depth if event.depth is not None and abs(event.depth) < 1e6 else event.commit - 1
-        sums = self._trees
-        sums[0] += 1
-        sums[2] += event.commit == 1.0
-        sums[3] += event.commit
-        sums[4] += depth
-        sums[5] = max(sums[5], min(event.rows, 1 << 20))
-        if not event.consistent:
-            sums[1] += 1
-            if len(self._examples) < 3:
-                self._examples.append(clean(line))
 
     def _other(self, line: str) -> None:
         line = line[:4000]
