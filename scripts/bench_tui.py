@@ -150,7 +150,7 @@ async def key_to_paint(seconds: float) -> tuple[dict[str, list[float]], float]:
             if view != BETWEEN:
                 app.action_view(view.split(",")[0])
             if "filtered" in view:
-                app.journal.set_text("batch")
+                app.journal.filter_by("batch")
             await pilot.pause(0.5)
             stop, turn = time.monotonic() + seconds / 5, 0
             while time.monotonic() < stop:

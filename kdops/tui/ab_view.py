@@ -12,6 +12,7 @@ from textual.widgets import DataTable, Static
 from kdops.text import printable
 from kdops.tui.runs import RunLine
 from kdops.tui.themes import Colours
+from kdops.tui.view import View
 
 EMPTY = (
     "nothing was measured here yet.\n\n"
@@ -24,7 +25,7 @@ _HEAD = ("RUN", "HOST", "STATE", "LEGS", "ARMS")
 _WIDTHS = (20, 12, 11, 5, 40)
 
 
-class AbView(Vertical):
+class AbView(Vertical, View):
     """The table of runs above, the chosen one below."""
 
     def __init__(self) -> None:
@@ -77,7 +78,7 @@ class AbView(Vertical):
         if table.row_count:
             table.move_cursor(row=min(max(table.cursor_row + by, 0), table.row_count - 1))
 
-    def scroll_report(self, by: int) -> None:
+    def page(self, by: int, height: int) -> None:
         """Scroll what is said of the run."""
         scroll = self.query_one("#report-scroll", VerticalScroll)
         scroll.scroll_relative(y=by * max(scroll.size.height - 2, 1), animate=False)

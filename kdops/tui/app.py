@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shlex
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from textual import events, work
+from textual import events
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import BindingType
 from textual.css.query import NoMatches
@@ -29,6 +26,7 @@ from kdops.tui.background import Background
 from kdops.tui.dialogs import Help
 from kdops.tui.doing import Doing
 from kdops.tui.feed import Event, Feed, Heard, Lines, Said, Warned
+from kdops.tui.filter_box import FilterBox
 from kdops.tui.findings import draw
 from kdops.tui.fleet_view import FleetView
 from kdops.tui.history import History
@@ -38,6 +36,7 @@ from kdops.tui.measuring import Measuring
 from kdops.tui.sample import Sample, build, failed, waiting
 from kdops.tui.themes import DARK, THEMES, Colours, colours
 from kdops.tui.top import hints, top_line
+from kdops.tui.view import View
 
 TICK_S = 0.2
 DRAW_S = 1.0
@@ -104,7 +103,7 @@ class Dashboard(App[None]):
             yield HostView()
             yield JournalView(self._colours)
             yield AbView()
-        yield Input(id="filter", placeholder="filter", compact=True)
+        yield FilterBox()
         yield Static(id="hints")
 
     def on_mount(self) -> None:
@@ -112,7 +111,6 @@ class Dashboard(App[None]):
         self.theme = self.first_theme
         self.theme_changed_signal.subscribe(self, lambda _: self._recolour())
         self._recolour()
-        self.query_one("#filter", Input).display = False
         self.fleet.chosen = self.feed.hosts[0] if self.feed.hosts else None
         self.feed.start()
         self.set_interval(TICK_S, self.tick)
@@ -135,6 +133,11 @@ class Dashboard(App[None]):
     def view(self) -> str:
         """The view in front."""
         return self.query_one("#views", ContentSwitcher).current or "fleet"
+
+    @property
+    def front(self) -> View:
+        """The widget of that view."""
+        return self.query_one(f"#{self.view}", View)
 
     @property
     def chosen(self) -> str | None:
@@ -229,7 +232,11 @@ class Dashboard(App[None]):
             return
         event.prevent_default()
         event.stop()
-        await self.run_action(key.action)
+        await self._run(key)
+
+    async def _run(self, key: keys.Key) -> None:
+        """Run a command: the view in front does its own."""
+        await self.run_action(key.action, self.front if key.view else self)
         self.draw()
 
     def action_view(self, name: str) -> None:
@@ -244,32 +251,13 @@ class Dashboard(App[None]):
             self.measuring.refresh()
 
     def action_move(self, by: int) -> None:
-        view = self.view
-        if view == "fleet":
-            self.fleet.move(by)
-        elif view == "host":
-            self.query_one(HostView).scroll_relative(y=by, animate=False)
-        elif view == "journal":
-            self.journal.widget.move(by)
-        else:
-            self.query_one(AbView).move(by)
-            self.measuring.refresh()
+        self.front.move(by)
 
     def action_page(self, by: int) -> None:
-        view = self.view
-        height = max(self.size.height - 6, 1)
-        if view == "journal":
-            self.journal.widget.move(by * height)
-        elif view == "ab":
-            self.query_one(AbView).scroll_report(by)
-        else:
-            self.action_move(by * height)
+        self.front.page(by, max(self.size.height - 6, 1))
 
     def action_edge(self, end: int) -> None:
-        if self.view == "journal":
-            self.journal.widget.edge(end)
-        else:
-            self.action_move(end * 1_000_000)
+        self.front.edge(end)
 
     def action_host(self, by: int) -> None:
         self.fleet.move(by)
@@ -282,81 +270,22 @@ class Dashboard(App[None]):
         if not self.asking.diagnose(self.chosen or ""):
             self.notify("a recording can only be watched", severity="warning")
 
-    def action_sort(self) -> None:
-        self.fleet.sort_next()
-
-    def action_reverse(self) -> None:
-        self.fleet.reverse()
-
-    def action_group(self) -> None:
-        self.fleet.group_next()
-
-    def action_mode(self) -> None:
-        self.journal.next_mode()
-
-    def action_priority(self) -> None:
-        self.journal.next_priority()
-
-    def action_pause(self) -> None:
-        self.journal.widget.pause()
-
-    def action_scroll(self, by: int) -> None:
-        self.journal.widget.scroll_side(by)
-
-    @work(exclusive=True, group="search")
-    async def action_error(self, direction: int) -> None:
-        found = await self.journal.widget.error(direction)
-        self.notify(f"class {found}" if found else "no error in that direction", timeout=2)
-
-    def action_copy(self) -> None:
-        entry = self.journal.widget.current()
-        if entry is not None:
-            self.copy_to_clipboard(entry.message)
-            self.notify("copied", timeout=2)
-
-    def action_pager(self) -> None:
-        with tempfile.NamedTemporaryFile("w", suffix=".log", prefix="kdops-", errors="replace") as file:
-            file.write(self.journal.text())
-            file.flush()
-            with self.suspend():
-                subprocess.run([*shlex.split(os.environ.get("PAGER") or "less"), file.name], check=False)
-
     def action_filter(self) -> None:
-        if self.view not in ("fleet", "journal"):
-            return
-        box = self.query_one("#filter", Input)
-        box.value = self.journal.filter.text if self.view == "journal" else self.fleet.order.pattern
-        box.display = True
-        box.focus()
+        if isinstance(view := self.front, FleetView | JournalView):
+            self.query_one(FilterBox).open(view)
 
-    def on_input_changed(self, event: Input.Changed) -> None:
-        if event.input.id != "filter" or not event.input.display:
-            return
-        if self.view == "journal":
-            self.journal.set_text(event.value)
-            event.input.set_class(bool(self.journal.filter.problem()), "-wrong")
-        else:
-            self.fleet.set_filter(event.value)
+    def on_input_changed(self) -> None:
         self.draw()
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        if event.input.id == "filter":
-            self._close_filter()
-
     def action_leave(self) -> None:
-        box = self.query_one("#filter", Input)
-        if box.display or (self.view == "journal" and self.journal.filter.text) or self.fleet.order.pattern:
+        box, here = self.query_one(FilterBox), self.journal if self.view == "journal" else self.fleet
+        if box.display or here.pattern or self.fleet.pattern:
             box.value = ""
-            self.journal.set_text("")
-            self.fleet.set_filter("")
-            self._close_filter()
+            self.journal.filter_by("")
+            self.fleet.filter_by("")
+            box.close()
         elif self.view != "fleet":
             self.action_view("fleet")
-
-    def _close_filter(self) -> None:
-        box = self.query_one("#filter", Input)
-        box.display = False
-        self.set_focus(None)
 
     def action_next_theme(self) -> None:
         names = [one.name for one in THEMES]
@@ -383,17 +312,4 @@ class Dashboard(App[None]):
         yield from super().get_system_commands(screen)
         for key in keys.KEYS:
             if key.view in ("", self.view) and key.name not in ("quit", "theme", "palette"):
-                yield SystemCommand(key.help, f"key {key.keys}", self._runner(key.action))
-
-    def _runner(self, action: str):  # type: ignore[no-untyped-def]
-        async def run() -> None:
-            await self.run_action(action)
-            self.draw()
-
-        return run
-
-
-def default_keys_file() -> Path:
-    """Return where a person's own keys are."""
-    folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    return Path(os.environ.get("KDOPS_KEYS") or folder / "kdops" / "keys.toml")
+                yield SystemCommand(key.help, f"key {key.keys}", partial(self._run, key))

@@ -19,11 +19,12 @@ from kdops.tui.order import GROUPS, Order, arrange
 from kdops.tui.plot import plot
 from kdops.tui.sample import Sample
 from kdops.tui.themes import Colours
+from kdops.tui.view import View
 
 _TALL, _PLOT_LINES = 36, 6
 
 
-class FleetView(Vertical):
+class FleetView(Vertical, View):
     """The table of hosts."""
 
     def __init__(self) -> None:
@@ -143,24 +144,30 @@ class FleetView(Vertical):
         if 0 <= event.cursor_row < len(self._shown):
             self.chosen = self._shown[event.cursor_row]
 
-    def sort_next(self) -> None:
+    def action_sort(self) -> None:
         """Sort by the column after the present one."""
         names = [column.name for column in cols.visible(self.app.size.width)]
         at = names.index(self.order.column) if self.order.column in names else -1
         self.order = replace(self.order, column=names[(at + 1) % len(names)])
 
-    def reverse(self) -> None:
+    def action_reverse(self) -> None:
         """Turn the order round."""
         self.order = replace(self.order, reverse=not self.order.reverse)
 
-    def group_next(self) -> None:
+    def action_group(self) -> None:
         """Group by the next of GROUPS."""
         at = GROUPS.index(self.order.group)
         self.order = replace(self.order, group=GROUPS[(at + 1) % len(GROUPS)])
 
-    def set_filter(self, pattern: str) -> None:
+    @property
+    def pattern(self) -> str:
+        """The words that a host must have."""
+        return self.order.pattern
+
+    def filter_by(self, text: str) -> str:
         """Show only hosts with these words."""
-        self.order = replace(self.order, pattern=pattern)
+        self.order = replace(self.order, pattern=text)
+        return ""
 
     @property
     def words(self) -> str:

@@ -17,6 +17,7 @@ from kdops.tui.history import History, Point
 from kdops.tui.plot import plot
 from kdops.tui.sample import Sample
 from kdops.tui.themes import Colours
+from kdops.tui.view import View
 
 
 class Panel(Static):
@@ -39,7 +40,7 @@ class Panel(Static):
         return max(self.content_size.width, 1), max(self.content_size.height, 1)
 
 
-class HostView(VerticalScroll):
+class HostView(VerticalScroll, View):
     """Everything about one host."""
 
     can_focus = False
@@ -85,6 +86,9 @@ class HostView(VerticalScroll):
         self._panel("p-settings").show(_settings(details, colours), grows=True)
         self._panel("p-unit").show(_unit(details, sample, colours), grows=True)
         self._panel("p-findings").show(findings, grows=True)
+
+    def move(self, by: int) -> None:
+        self.scroll_relative(y=by, animate=False)
 
     def _panel(self, name: str) -> Panel:
         return self.query_one(f"#{name}", Panel)

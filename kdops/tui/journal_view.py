@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+import tempfile
 import time
 from dataclasses import replace
 
 from rich.text import Text
+from textual import work
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Static
@@ -15,6 +20,7 @@ from kdops.text import printable
 from kdops.tui.journal_lines import MOST, Filter, JournalLines, Mode
 from kdops.tui.lines_widget import Lines
 from kdops.tui.themes import Colours
+from kdops.tui.view import View
 
 PRIORITIES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 _STEPS = (7, 6, 5, 4, 3)
@@ -22,7 +28,7 @@ _CHUNK = 2000
 _CHUNK_S = 0.012
 
 
-class JournalView(Vertical):
+class JournalView(Vertical, View):
     """The lines with a status line above."""
 
     def __init__(self, colours: Colours) -> None:
@@ -65,16 +71,52 @@ class JournalView(Vertical):
             self.widget.lines.refilter(new)
             self.work()
 
-    def set_text(self, text: str) -> None:
-        """Filter by another text."""
-        self.set_filter(replace(self.filter, text=text))
+    @property
+    def pattern(self) -> str:
+        """What the lines are filtered by."""
+        return self.filter.text
 
-    def next_mode(self) -> None:
+    def filter_by(self, text: str) -> str:
+        """Filter by another text; return why it is no regular expression, where it must be one."""
+        self.set_filter(replace(self.filter, text=text))
+        return self.filter.problem()
+
+    def move(self, by: int) -> None:
+        self.widget.move(by)
+
+    def edge(self, end: int) -> None:
+        self.widget.edge(end)
+
+    def action_pause(self) -> None:
+        self.widget.pause()
+
+    def action_scroll(self, by: int) -> None:
+        self.widget.scroll_side(by)
+
+    @work(exclusive=True, group="search")
+    async def action_error(self, direction: int) -> None:
+        found = await self.widget.error(direction)
+        self.notify(f"class {found}" if found else "no error in that direction", timeout=2)
+
+    def action_copy(self) -> None:
+        entry = self.widget.current()
+        if entry is not None:
+            self.app.copy_to_clipboard(entry.message)
+            self.notify("copied", timeout=2)
+
+    def action_pager(self) -> None:
+        with tempfile.NamedTemporaryFile("w", suffix=".log", prefix="kdops-", errors="replace") as file:
+            file.write(self.text())
+            file.flush()
+            with self.app.suspend():
+                subprocess.run([*shlex.split(os.environ.get("PAGER") or "less"), file.name], check=False)
+
+    def action_mode(self) -> None:
         """Read the filter as the next of exact, fuzzy, regex."""
         modes = list(Mode)
         self.set_filter(replace(self.filter, mode=modes[(modes.index(self.filter.mode) + 1) % len(modes)]))
 
-    def next_priority(self) -> None:
+    def action_priority(self) -> None:
         """Show less: without debug, without info, …, errors only; then everything again."""
         at = _STEPS.index(self.filter.priority)
         self.set_filter(replace(self.filter, priority=_STEPS[(at + 1) % len(_STEPS)]))

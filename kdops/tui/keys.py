@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 import unicodedata
 from collections.abc import Mapping
@@ -34,7 +35,8 @@ VIEWS = ("fleet", "host", "journal", "ab")
 class Key:
     """One command: `name` as in the file, its keys (comma-separated, Textual's names), what it does.
 
-    view: where it holds; "" everywhere. hint: its word in the last line of the screen; "" leaves it out.
+    view: where it holds; "" everywhere. action: the view's own, the dashboard's if it begins with "app." or
+    no view is named. hint: its word in the last line of the screen; "" leaves it out.
     """
 
     name: str
@@ -65,11 +67,11 @@ KEYS = (
     Key("next-host", "right_square_bracket", "host(1)", "Next host"),
     Key("previous-host", "left_square_bracket", "host(-1)", "Previous host"),
     Key("leave", "escape", "leave", "Clear the filter, or go back"),
-    Key("fleet.open", "enter", "open", "Open the host", "fleet", hint="host"),
+    Key("fleet.open", "enter", "app.open", "Open the host", "fleet", hint="host"),
     Key("fleet.sort", "s", "sort", "Sort by the next column", "fleet", hint="sort"),
     Key("fleet.reverse", "r", "reverse", "Reverse the order", "fleet", hint="reverse"),
     Key("fleet.group", "o", "group", "Group by nothing, state, profile", "fleet", hint="group"),
-    Key("host.diagnose", "d", "diagnose", "Diagnose: why is it slow, or down?", "host", hint="diagnose"),
+    Key("host.diagnose", "d", "app.diagnose", "Diagnose: why is it slow, or down?", "host", hint="diagnose"),
     Key("journal.mode", "m", "mode", "Filter as exact, fuzzy, regex", "journal", hint="mode"),
     Key("journal.priority", "p", "priority", "Least priority shown", "journal", hint="priority"),
     Key("journal.pause", "space", "pause", "Pause, follow", "journal", hint="pause"),
@@ -79,9 +81,15 @@ KEYS = (
     Key("journal.copy", "y", "copy", "Copy the line", "journal"),
     Key("journal.left", "h,left", "scroll(-1)", "Scroll left", "journal"),
     Key("journal.right", "l,right", "scroll(1)", "Scroll right", "journal"),
-    Key("ab.new", "n", "new_run", "New comparison", "ab", hint="new"),
-    Key("ab.open", "enter", "open_run", "Show the report of the run", "ab"),
+    Key("ab.new", "n", "app.new_run", "New comparison", "ab", hint="new"),
+    Key("ab.open", "enter", "app.open_run", "Show the report of the run", "ab"),
 )
+
+
+def default_file() -> Path:
+    """Return where a person's own keys are."""
+    folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return Path(os.environ.get("KDOPS_KEYS") or folder / "kdops" / "keys.toml")
 
 
 def load(path: Path | None) -> Mapping[str, str]:

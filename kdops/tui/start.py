@@ -14,7 +14,7 @@ from kdops.errors import UsageError
 from kdops.fleet import Host
 from kdops.fleet.problems import nearest
 from kdops.tui import keys
-from kdops.tui.app import Dashboard, default_keys_file
+from kdops.tui.app import Dashboard
 from kdops.tui.feed import Feed
 from kdops.tui.live import Live
 from kdops.tui.recording import Recorder
@@ -56,7 +56,7 @@ def _dashboard(
             cause=f"known: {', '.join(keys.VIEWS)}",
             remedy="name one of them",
         )
-    file = default_keys_file()
+    file = keys.default_file()
     dashboard = Dashboard(
         feed,
         hosts,

@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 import session
+from textual import actions
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from kdops.tui import keys
 from kdops.tui.app import Dashboard
 from kdops.tui.feed import Event, Said, Warned
 from kdops.tui.start import text_of
@@ -241,6 +243,16 @@ def test_help_shows_the_keys_in_use():
         assert len(app.screen_stack) == 1, "it was given away"
 
     run(test, Script(fleet()), changed_keys={"help": "f1"}, keys_file="/here/keys.toml")
+
+
+def test_every_key_names_something_that_its_view_or_the_dashboard_does():
+    async def test(app, pilot):
+        for key in keys.KEYS:
+            where, name, _ = actions.parse(key.action)
+            doer = app.query_one(f"#{key.view}") if key.view and where != "app" else app
+            assert callable(getattr(doer, f"action_{name}", None)), key.name
+
+    run(test, Script(fleet()))
 
 
 def test_themes_and_the_palette():
