@@ -6,13 +6,13 @@ Under a plain power cap it is part of what the arm does, and is reported.
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kdops import throttle
 from kdops.bench.results import Finding, GpuUse
+from kdops.loose import number
 from kdops.throttle import Kind, Reason
 
 GAP = 0.02
@@ -42,19 +42,11 @@ def parse(line: str) -> GpuSample | None:
     cells = [cell.strip() for cell in line.split(",")]
     if len(cells) != 9 or not cells[0].isdecimal():
         return None
-    clock, max_clock, power, limit, temperature, busy, memory = map(_number, cells[1:8])
+    clock, max_clock, power, limit, temperature, busy, memory = map(number, cells[1:8])
     share = None if busy is None else busy / 100
     return GpuSample(
         int(cells[0]), clock, max_clock, power, limit, temperature, share, memory, throttle.reasons(cells[8])
     )
-
-
-def _number(cell: str) -> float | None:
-    try:
-        value = float(cell)
-    except ValueError:  # "[N/A]", "[Not Supported]"
-        return None
-    return value if math.isfinite(value) else None
 
 
 def summary(lines: Sequence[str]) -> GpuUse | None:

@@ -10,6 +10,7 @@ from typing import Any
 from kdops.diagnose.evidence import Arm, GpuUse, Measurement, Stretch
 from kdops.fleet.profiles import BUILT_IN
 from kdops.fleet.settings import LINEAR, PLAIN, TREE
+from kdops.loose import items, mapping
 
 
 @dataclass(frozen=True)
@@ -27,16 +28,16 @@ def from_document(
 ) -> Measured:
     """Return the evidence. settings: arm → the settings it ran with, where they are known."""
     run, known = str(document.get("run") or ""), settings or {}
-    plan = {str(one.get("name")): one for one in _dicts(_dict(document.get("plan")).get("arms"))}
+    plan = {str(one.get("name")): one for one in _dicts(mapping(document.get("plan")).get("arms"))}
     arms, stretches, floor = [], [], None
     for raw in _dicts(document.get("arms")):
         name = str(raw.get("name") or "")
-        told = {**_dict(plan.get(name, {}).get("overrides")), **known.get(name, {})}
+        told = {**mapping(plan.get(name, {}).get("overrides")), **known.get(name, {})}
         found = list(_stretches(run, name, raw))
         stretches += found
         arm = _arm(name, str(plan.get(name, {}).get("profile") or name), raw, told, found)
         arms += [arm] if arm else []
-        floor = floor or _number(_dict(raw.get("floor")).get("per_token"))
+        floor = floor or _number(mapping(raw.get("floor")).get("per_token"))
     doubts = tuple(
         (str(one.get("title")), f"{one.get('where') or run}: {one.get('evidence')}")
         for one in _dicts(document.get("findings"))
@@ -47,13 +48,13 @@ def from_document(
 
 
 def _stretches(run: str, name: str, raw: Mapping[str, Any]) -> Iterator[Stretch]:
-    for text, rate in _dict(raw.get("per_set")).items():
-        rate = _dict(rate)
+    for text, rate in mapping(raw.get("per_set")).items():
+        rate = mapping(rate)
         speed = _number(rate.get("tokens_per_second"))
         if speed:
             cells = _histogram(rate.get("histogram"))
             yield Stretch(run, 0.0, speed, _al(rate), None, str(text), name, histogram=cells)
-    speculates = any(_al(_dict(rate)) is not None for rate in _dict(raw.get("per_set")).values())
+    speculates = any(_al(mapping(rate)) is not None for rate in mapping(raw.get("per_set")).values())
     for point in _dicts(raw.get("context")):
         speed, context = _number(point.get("tokens_per_second")), _number(point.get("prompt_tokens"))
         if speed and context:
@@ -70,7 +71,7 @@ def prefix_hits(samples: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[Stret
     """
     sums: dict[tuple[str, str, bool], list[float]] = {}
     for arm, sample in samples:
-        meta, seconds = _dict(sample.get("meta")), _number(sample.get("decode_seconds"))
+        meta, seconds = mapping(sample.get("meta")), _number(sample.get("decode_seconds"))
         steps, accepted = _whole(meta.get("spec_verify_ct")), _whole(meta.get("spec_num_correct_drafts"))
         prompt, cached = _whole(meta.get("prompt_tokens")), _whole(meta.get("cached_tokens"))
         if not steps or accepted is None or not prompt or cached is None or not seconds:
@@ -123,8 +124,8 @@ def _arm(
 
 
 def _gpus(run: str, document: Mapping[str, Any]) -> Iterator[GpuUse]:
-    for number, leg in enumerate(_list(document.get("leg_gpus"))):
-        if not (leg := _dict(leg)):
+    for number, leg in enumerate(items(document.get("leg_gpus"))):
+        if not (leg := mapping(leg)):
             continue
         yield GpuUse(
             source=f"run {run}, leg {number + 1}",
@@ -133,7 +134,7 @@ def _gpus(run: str, document: Mapping[str, Any]) -> Iterator[GpuUse]:
             max_clock=_number(leg.get("max_clock")),
             power=_number(leg.get("power")),
             temperature=_number(leg.get("temperature")),
-            reasons=tuple(map(str, _list(leg.get("reasons")))),
+            reasons=tuple(map(str, items(leg.get("reasons")))),
         )
 
 
@@ -143,7 +144,7 @@ def _al(rate: Mapping[str, Any]) -> float | None:
 
 
 def _histogram(value: Any) -> tuple[int, ...]:
-    cells = [_whole(cell) for cell in _list(value)]
+    cells = [_whole(cell) for cell in items(value)]
     return tuple(cell for cell in cells if cell is not None) if None not in cells else ()
 
 
@@ -160,13 +161,5 @@ def _whole(value: Any) -> int | None:
     return int(number) if number is not None and number == int(number) else None
 
 
-def _dict(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else []
-
-
 def _dicts(value: Any) -> list[Mapping[str, Any]]:
-    return [one for one in _list(value) if isinstance(one, dict)]
+    return [one for one in items(value) if isinstance(one, dict)]

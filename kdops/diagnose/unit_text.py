@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from kdops.diagnose.evidence import Unit
+from kdops.loose import digits
 
 _SPANS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _SPAN = re.compile(r"([0-9.]{1,12})(us|ms|s|min|h)")
@@ -20,10 +21,10 @@ def unit(text: str, drift: tuple[str, ...] = ()) -> Unit:
         if mark and key.strip() not in told:
             told[key.strip()] = value.strip()
     quota = _seconds(told.get("CPUQuotaPerSecUSec", ""))
-    periods, stopped = _whole(told.get("nr_periods")), _whole(told.get("nr_throttled"))
+    periods, stopped = digits(told.get("nr_periods")), digits(told.get("nr_throttled"))
     return Unit(
         active=told.get("ActiveState", ""),
-        restarts=_whole(told.get("NRestarts")) or 0,
+        restarts=digits(told.get("NRestarts")) or 0,
         cpu_quota=quota,
         throttled=min(1.0, (stopped or 0) / periods) if quota is not None and periods else None,
         drift=drift,
@@ -39,7 +40,3 @@ def _seconds(text: str) -> float | None:
         return sum(float(number) * _SPANS[unit] for number, unit in parts)
     except ValueError:
         return None
-
-
-def _whole(text: str | None) -> int | None:
-    return int(text) if text and re.fullmatch(r"[0-9]{1,18}", text, re.ASCII) else None

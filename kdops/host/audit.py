@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kdops.guard.layout import ON_HOST
 from kdops.host.connection import HostConnection
+from kdops.loose import document, text
 from kdops.text import printable
 
 
@@ -39,17 +39,9 @@ class Deploy:
         return printable("  ".join(part for part in parts if part))
 
 
-def parse(text: str) -> list[Deploy]:
+def parse(written: str) -> list[Deploy]:
     """Return the deploys, oldest first; a line torn by a crash, or one that is no object, is left out."""
-    found = []
-    for line in text.split("\n"):
-        try:
-            raw = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(raw, dict):
-            found.append(_deploy(raw))
-    return found
+    return [_deploy(raw) for line in written.split("\n") if (raw := document(line))]
 
 
 def read(connection: HostConnection) -> list[Deploy]:
@@ -62,23 +54,19 @@ def _deploy(raw: Mapping[str, Any]) -> Deploy:
     failure = raw.get("failure")
     seconds = raw.get("seconds")
     return Deploy(
-        at=_text(raw.get("at")),
-        who=_text(raw.get("who")),
-        why=_text(raw.get("why")),
-        release=_text(raw.get("release")),
-        result=_text(raw.get("result")),
-        serves=_text(raw.get("serves")) or None,
-        by=_text(raw.get("by")),
+        at=text(raw.get("at")),
+        who=text(raw.get("who")),
+        why=text(raw.get("why")),
+        release=text(raw.get("release")),
+        result=text(raw.get("result")),
+        serves=text(raw.get("serves")) or None,
+        by=text(raw.get("by")),
         seconds={
             str(key): float(value)
             for key, value in (seconds if isinstance(seconds, dict) else {}).items()
             if isinstance(value, int | float) and value == value and abs(value) < 1e12
         },
-        failure=f"{_text(failure.get('title'))}: {_text(failure.get('cause'))}"
+        failure=f"{text(failure.get('title'))}: {text(failure.get('cause'))}"
         if isinstance(failure, dict)
         else None,
     )
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else "" if value is None else str(value)

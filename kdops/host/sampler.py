@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kdops.errors import KdopsError
 from kdops.host.connection import HostConnection
 from kdops.host.probe import command, script
+from kdops.loose import document
 
 MOST_BYTES = 1 << 24
 
@@ -34,11 +34,8 @@ def reports(
 
 
 def _document(name: str, line: bytes) -> Mapping[str, Any]:
-    try:
-        told = json.loads(line)
-    except (ValueError, RecursionError):
-        told = None
-    if not isinstance(told, dict):
+    told = document(line)
+    if not told:
         raise _no_report(name, line)
     return told
 

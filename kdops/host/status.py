@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -10,6 +9,7 @@ from typing import Any
 
 from kdops import throttle
 from kdops.guard.layout import by_hand
+from kdops.loose import items, mapping, number, text
 
 
 @dataclass(frozen=True)
@@ -127,35 +127,35 @@ class HostStatus:
 
 def parse(host: str, report: Mapping[str, Any]) -> HostStatus:
     """Return the status in the probe's document. Missing, null or odd values become the field's default."""
-    manifest = _mapping(report.get("manifest"))
-    txn = _mapping(report.get("txn"))
+    manifest = mapping(report.get("manifest"))
+    txn = mapping(report.get("txn"))
     unit = unit_state(
-        _text(report.get("unit")), _mapping(report.get("properties")), _number(report.get("monotonic"))
+        text(report.get("unit")), mapping(report.get("properties")), number(report.get("monotonic"))
     )
     return HostStatus(
         host=host,
         unit=unit,
-        release=_text(report.get("current")) or None,
-        profile=_text(manifest.get("profile")) or None,
-        committed=tuple(_text(_mapping(c).get("release")) for c in _list(txn.get("committed"))),
+        release=text(report.get("current")) or None,
+        profile=text(manifest.get("profile")) or None,
+        committed=tuple(text(mapping(c).get("release")) for c in items(txn.get("committed"))),
         drift=_drift(unit, manifest, report),
-        transaction=_transaction(_mapping(txn.get("transaction")), report),
-        outcome=_outcome(_mapping(txn.get("outcome"))),
-        engine=_engine(_mapping(report.get("engine"))),
-        gpus=tuple(_gpu(row) for row in _list(report.get("gpus")) if isinstance(row, list)),
-        boot_id=_text(report.get("boot_id")).strip(),
-        time=_number(report.get("time")) or 0.0,
+        transaction=_transaction(mapping(txn.get("transaction")), report),
+        outcome=_outcome(mapping(txn.get("outcome"))),
+        engine=_engine(mapping(report.get("engine"))),
+        gpus=tuple(_gpu(row) for row in items(report.get("gpus")) if isinstance(row, list)),
+        boot_id=text(report.get("boot_id")).strip(),
+        time=number(report.get("time")) or 0.0,
         disk_free=_whole(report.get("disk_free")),
-        load=tuple(_number(value) or 0.0 for value in _list(report.get("load"))),
-        errors={str(key): _text(value) for key, value in _mapping(report.get("errors")).items()},
+        load=tuple(number(value) or 0.0 for value in items(report.get("load"))),
+        errors={str(key): text(value) for key, value in mapping(report.get("errors")).items()},
     )
 
 
 def unit_state(name: str, properties: Mapping[str, Any], monotonic: float | None) -> UnitState:
     """Return the unit in `systemctl show`'s properties; monotonic: the host's clock in seconds."""
-    told = {key: _text(value) for key, value in properties.items()}
+    told = {key: text(value) for key, value in properties.items()}
     get = told.get
-    changed = _number(get("StateChangeTimestampMonotonic"))
+    changed = number(get("StateChangeTimestampMonotonic"))
     return UnitState(
         name=name,
         load=get("LoadState", "not-found"),
@@ -180,7 +180,7 @@ def unit_state(name: str, properties: Mapping[str, Any], monotonic: float | None
 
 def _drift(unit: UnitState, manifest: Mapping[str, Any], report: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what differs from the release's manifest, in words; nothing if there is no manifest."""
-    files = _mapping(manifest.get("files"))
+    files = mapping(manifest.get("files"))
     if not files:
         return ()
     found = []
@@ -190,26 +190,26 @@ def _drift(unit: UnitState, manifest: Mapping[str, Any], report: Mapping[str, An
     found += [f"drop-in {path}" for path in unit.drop_ins if by_hand(PurePosixPath(path))]
     if unit.need_reload:
         found.append("daemon-reload needed")
-    found += [f"release file {_text(name)} changed" for name in _list(report.get("changed_files"))]
+    found += [f"release file {text(name)} changed" for name in items(report.get("changed_files"))]
     return tuple(found)
 
 
 def _transaction(txn: Mapping[str, Any], report: Mapping[str, Any]) -> OpenTransaction | None:
     if not txn:
         return None
-    lease = _mapping(report.get("lease"))
-    until, now = _number(lease.get("until")), _number(report.get("boottime"))
+    lease = mapping(report.get("lease"))
+    until, now = number(lease.get("until")), number(report.get("boottime"))
     ours = (
         lease.get("transaction") == txn.get("id")
-        and txn.get("boot_id") == _text(report.get("boot_id")).strip()
+        and txn.get("boot_id") == text(report.get("boot_id")).strip()
     )
     left = max(0.0, until - now) if ours and until is not None and now is not None else 0.0
     return OpenTransaction(
-        release=_text(txn.get("release")),
-        phase=_text(txn.get("phase")),
-        who=_text(txn.get("who")),
-        why=_text(txn.get("why")),
-        opened_at=_text(txn.get("opened_at")),
+        release=text(txn.get("release")),
+        phase=text(txn.get("phase")),
+        who=text(txn.get("who")),
+        why=text(txn.get("why")),
+        opened_at=text(txn.get("opened_at")),
         lease_left=left,
     )
 
@@ -217,24 +217,24 @@ def _transaction(txn: Mapping[str, Any], report: Mapping[str, Any]) -> OpenTrans
 def _outcome(outcome: Mapping[str, Any]) -> LastOutcome | None:
     if not outcome:
         return None
-    failure = _mapping(outcome.get("failure"))
+    failure = mapping(outcome.get("failure"))
     return LastOutcome(
-        result=_text(outcome.get("result")),
-        release=_text(outcome.get("release")),
-        serves=_text(outcome.get("serves")) or None,
-        by=_text(outcome.get("by")),
-        at=_text(outcome.get("at")),
-        failure=(_text(failure.get("title")), _text(failure.get("cause")), _text(failure.get("remedy")))
+        result=text(outcome.get("result")),
+        release=text(outcome.get("release")),
+        serves=text(outcome.get("serves")) or None,
+        by=text(outcome.get("by")),
+        at=text(outcome.get("at")),
+        failure=(text(failure.get("title")), text(failure.get("cause")), text(failure.get("remedy")))
         if failure
         else None,
-        evidence=tuple(_text(line) for line in _list(failure.get("evidence"))),
+        evidence=tuple(text(line) for line in items(failure.get("evidence"))),
     )
 
 
 def _engine(engine: Mapping[str, Any]) -> EngineState | None:
     if not engine:
         return None
-    code, error = engine.get("health"), _text(engine.get("health_error")).lower()
+    code, error = engine.get("health"), text(engine.get("health_error")).lower()
     if isinstance(code, int):
         health = {200: "ok", 503: "starting"}.get(code, f"http {code}")
     else:
@@ -243,14 +243,14 @@ def _engine(engine: Mapping[str, Any]) -> EngineState | None:
     return EngineState(
         port=_whole(engine.get("port")) or 0,
         health=health,
-        metrics=_text(engine.get("metrics")) or None,
+        metrics=text(engine.get("metrics")) or None,
         server_info=info if isinstance(info, dict) else None,
     )
 
 
 def _gpu(row: list[Any]) -> GpuSample:
-    cells = [_text(cell) for cell in row] + [""] * 9
-    used, total, busy, heat, power, clock = map(_number, cells[2:8])
+    cells = [text(cell) for cell in row] + [""] * 9
+    used, total, busy, heat, power, clock = map(number, cells[2:8])
     return GpuSample(cells[0], cells[1], used, total, busy, heat, power, clock, _throttle(cells[8]))
 
 
@@ -258,27 +258,7 @@ def _throttle(mask: str) -> tuple[str, ...]:
     return tuple(one.words for one in throttle.reasons(mask) if one.kind is not throttle.Kind.CHOSEN)
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else "" if value is None else str(value)
-
-
-def _number(value: Any) -> float | None:
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
-
-
 def _whole(value: Any) -> int | None:
-    number = _number(value)
+    found = number(value)
     # systemd's "[not set]" is no number, and UINT64_MAX stands for it in older versions
-    return int(number) if number is not None and abs(number) < 2**63 else None
+    return int(found) if found is not None and abs(found) < 2**63 else None

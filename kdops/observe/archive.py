@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import gzip
-import json
 import re
 import tarfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from kdops.diagnose import counters, journal, measured, unit_text
 from kdops.diagnose.evidence import Evidence, GpuUse, Journal, Settings
 from kdops.errors import UsageError
 from kdops.files import require_regular, rest
 from kdops.host.archive import Member
+from kdops.loose import document
 from kdops.throttle import REASONS, Kind
 
 _MOST = 16_000_000
@@ -76,7 +75,7 @@ def from_report(path: Path) -> Evidence:
         raise UsageError(
             f"{path} is no report", cause="none of its files is there", remedy="write one: kdops report HOST"
         )
-    manifest = _json(texts.get(Member.MANIFEST))
+    manifest = document(texts.get(Member.MANIFEST))
     promised = manifest.get("files")
     if isinstance(promised, dict) and (lost := sorted(set(promised) - found)):
         raise _refused(path, f"its manifest names {', '.join(lost)[:200]}, which it does not hold")
@@ -93,10 +92,10 @@ def _evidence(host: str, texts: Mapping[str, str], read: Journal | None) -> Evid
     there = {*texts, *([Member.JOURNAL] if read is not None else [])}
     absent: dict[str, str] = {name: "not in the archive" for name in _NAMES if name not in there}
     absent["inventory"] = "an archive alone: GPU and model facts are not in it"
-    manifest = _json(texts.get(Member.SETTINGS))
+    manifest = document(texts.get(Member.SETTINGS))
     settings = manifest.get("settings")
-    info = _json(texts.get(Member.SERVER_INFO)) or None
-    bench = _json(texts.get(Member.BENCH))
+    info = document(texts.get(Member.SERVER_INFO)) or None
+    bench = document(texts.get(Member.BENCH))
     inner = bench if "arms" in bench else bench.get("document")
     told = measured.from_document(inner) if isinstance(inner, dict) and inner else None
     if told is None and Member.BENCH not in absent:
@@ -119,11 +118,3 @@ def _evidence(host: str, texts: Mapping[str, str], read: Journal | None) -> Evid
 def _gpus(text: str) -> tuple[GpuUse, ...]:
     reasons = tuple(dict.fromkeys(_TROUBLE[name] for name in _ACTIVE.findall(text)))
     return (GpuUse("nvidia-smi", reasons=reasons),) if reasons else ()
-
-
-def _json(text: str | None) -> dict[str, Any]:
-    try:
-        told = json.loads(text or "")
-    except (ValueError, RecursionError):
-        return {}
-    return told if isinstance(told, dict) else {}

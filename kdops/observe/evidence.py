@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +15,8 @@ from kdops.fleet import Host
 from kdops.fleet.settings import values
 from kdops.guard.layout import ON_HOST
 from kdops.host import HostConnection, HostStatus, probe
-from kdops.report.document import document
+from kdops.loose import document
+from kdops.report.document import document as report_of
 from kdops.serving import metrics
 from kdops.store import Store, StoredRun
 
@@ -39,7 +39,7 @@ class Run:
 
 def run_of(one: StoredRun, store: Store, host: Host | None) -> Run:
     """Return a measurement in the store. Raises KdopsError when legs are missing."""
-    return Run(document(stored.result(one, store)), host, stored.samples(one, store))
+    return Run(report_of(stored.result(one, store)), host, stored.samples(one, store))
 
 
 def from_host(host: Host, connection: HostConnection, store: Store) -> Evidence:
@@ -177,12 +177,7 @@ def _failed_deploy(status: HostStatus) -> LastDeploy | None:
 def _manifest(connection: HostConnection, release: str | None) -> dict[str, Any]:
     if not release or "/" in release:
         return {}
-    text = connection.run(["sh", "-c", _MANIFEST, "sh", release], timeout=_DEADLINE_S).text
-    try:
-        told = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return told if isinstance(told, dict) else {}
+    return document(connection.run(["sh", "-c", _MANIFEST, "sh", release], timeout=_DEADLINE_S).text)
 
 
 def _gpus(status: HostStatus) -> tuple[GpuUse, ...]:

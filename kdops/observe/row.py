@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from kdops.diagnose.failures import Failure
 from kdops.errors import KdopsError
 from kdops.host.status import HostStatus
+from kdops.loose import digits
 from kdops.serving import metrics
 
 _BAD_OUTCOMES = ("rolled-back", "stopped", "rollback-failed", "aborted")
@@ -60,8 +61,8 @@ def row(name: str, found: HostStatus | KdopsError, failure: Failure | None = Non
         profile=found.profile,
         since=unit.since,
         restarts=unit.restarts if unit.exists else None,
-        running=_first(_whole(told.get("running")), seen.running) if serving else None,
-        queued=_first(_whole(told.get("queued")), seen.queued) if serving else None,
+        running=_first(digits(told.get("running")), seen.running) if serving else None,
+        queued=_first(digits(told.get("queued")), seen.queued) if serving else None,
         tokens_per_second=seen.throughput if serving else None,
         acceptance_length=length,
         al_source=source,
@@ -134,7 +135,3 @@ def _acceptance(told: str | None, seen: metrics.EngineMetrics) -> tuple[float | 
 
 def _first(*values: int | None) -> int | None:
     return next((value for value in values if value is not None), None)
-
-
-def _whole(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdigit() else None

@@ -6,9 +6,10 @@ of the field.
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
+
+from kdops.loose import digits, number
 
 _LINE = re.compile(r"\b(Decode|Prefill) batch(?: \[\d+\])?, (.*)", re.DOTALL)
 _TREE = re.compile(r"\bDDTREE metrics: (.*)", re.DOTALL)
@@ -77,61 +78,49 @@ def parse(line: str, *, budget_includes_root: bool = True) -> Event | None:
     values = {key.strip(): value.strip() for key, mark, value in pairs if mark}
     graph = next((value == "True" for key, value in values.items() if key.endswith(" graph")), None)
     if found[1] == "Prefill":
-        sequences = _whole(values.get("#new-seq"))
+        sequences = digits(values.get("#new-seq"))
         return (
             None
             if sequences is None
             else PrefillBatch(
                 new_sequences=sequences,
-                new_tokens=_whole(values.get("#new-token")),
-                cached_tokens=_whole(values.get("#cached-token")),
-                running=_whole(values.get("#running-req")),
-                queued=_whole(values.get("#queue-req")),
-                throughput=_number(values.get("input throughput (token/s)")),
+                new_tokens=digits(values.get("#new-token")),
+                cached_tokens=digits(values.get("#cached-token")),
+                running=digits(values.get("#running-req")),
+                queued=digits(values.get("#queue-req")),
+                throughput=number(values.get("input throughput (token/s)")),
                 graph=graph,
             )
         )
-    running = _whole(values.get("#running-req"))
+    running = digits(values.get("#running-req"))
     return (
         None
         if running is None
         else DecodeBatch(
             running=running,
-            queued=_whole(values.get("#queue-req")),
-            throughput=_number(values.get("gen throughput (token/s)")),
-            tokens=_whole(values.get("#token", values.get("#full token"))),
-            token_usage=_number(values.get("token usage", values.get("full token usage"))),
-            accept_length=_number(values.get("accept len")),
-            accept_rate=_number(values.get("accept rate")),
+            queued=digits(values.get("#queue-req")),
+            throughput=number(values.get("gen throughput (token/s)")),
+            tokens=digits(values.get("#token", values.get("#full token"))),
+            token_usage=number(values.get("token usage", values.get("full token usage"))),
+            accept_length=number(values.get("accept len")),
+            accept_rate=number(values.get("accept rate")),
             graph=graph,
         )
     )
 
 
 def _tree(values: dict[str, str], includes_root: bool) -> TreeSteps | None:
-    batch, budget = _whole(values.get("bs")), _whole(values.get("budget"))
+    batch, budget = digits(values.get("bs")), digits(values.get("budget"))
     if batch is None or budget is None:
         return None
-    nodes = _number(values.get("avg_actual_nodes"))
+    nodes = number(values.get("avg_actual_nodes"))
     if nodes is not None and nodes > budget + 0.005:
         includes_root = False
     return TreeSteps(
         batch_size=batch,
         rows=budget if includes_root else budget + 1,
         nodes=nodes,
-        accepted=_number(values.get("avg_accepted_drafts")),
-        commit=_number(values.get("avg_commit_len")),
-        depth=_number(values.get("avg_accepted_depth")),
+        accepted=number(values.get("avg_accepted_drafts")),
+        commit=number(values.get("avg_commit_len")),
+        depth=number(values.get("avg_accepted_depth")),
     )
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        value = float(text or "")
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
-def _whole(text: str | None) -> int | None:
-    return int(text) if text and re.fullmatch(r"[0-9]{1,18}", text, re.ASCII) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from kdops.fleet.settings import values
 from kdops.guard.layout import ON_HOST
 from kdops.guard.smoke import compare
 from kdops.host import HostConnection
+from kdops.loose import document
 
 UNIT_PROPERTIES = (
     "ActiveState,SubState,Result,NRestarts,MainPID,MemoryCurrent,TasksCurrent,CPUUsageNSec,Type,User,"
@@ -52,12 +52,8 @@ def fetch(host: Host, connection: HostConnection, server_info: Mapping[str, Any]
     score = _SCORE.search(
         connection.run(["systemd-analyze", "security", "--no-pager", host.unit], timeout=15).text
     )
-    text = connection.run(["cat", str(ON_HOST.current / "manifest.json")]).text
-    try:
-        manifest = json.loads(text)
-    except ValueError:
-        manifest = None
-    rows, problem = settings(host, manifest if isinstance(manifest, dict) else None, server_info)
+    manifest = document(connection.run(["cat", str(ON_HOST.current / "manifest.json")]).text)
+    rows, problem = settings(host, manifest or None, server_info)
     order = {name: i for i, name in enumerate(UNIT_PROPERTIES.split(","))}
     return Details(
         settings=rows,

@@ -9,6 +9,7 @@ from kdops.diagnose.evidence import Evidence
 from kdops.diagnose.finding import Confidence, Finding, Severity
 from kdops.fleet.changes import expected_server_info
 from kdops.fleet.settings import SETTINGS
+from kdops.loose import positive
 
 _OFF = 0.05
 _FALLBACK = 0.01
@@ -66,8 +67,8 @@ def prefix_cache_off(e: Evidence) -> tuple[Finding, ...]:
 def pool_below_context(e: Evidence) -> tuple[Finding, ...]:
     """The longest request that is allowed does not fit into the KV pool."""
     told = e.settings.effective if e.settings and e.settings.effective else {}
-    pool = (e.journal.pool if e.journal else None) or _whole(told.get("max_total_num_tokens"))
-    context = (e.journal.context if e.journal else None) or _whole(told.get("context_length"))
+    pool = (e.journal.pool if e.journal else None) or positive(told.get("max_total_num_tokens"))
+    context = (e.journal.context if e.journal else None) or positive(told.get("context_length"))
     if not pool or not context or pool >= context:
         return ()
     refused = e.journal.refused if e.journal else 0
@@ -91,7 +92,7 @@ def pool_below_context(e: Evidence) -> tuple[Finding, ...]:
 def prediction_off(e: Evidence) -> tuple[Finding, ...]:
     """The pool is not what the memory model predicted."""
     told = e.settings.effective if e.settings and e.settings.effective else {}
-    pool = (e.journal.pool if e.journal else None) or _whole(told.get("max_total_num_tokens"))
+    pool = (e.journal.pool if e.journal else None) or positive(told.get("max_total_num_tokens"))
     if not pool or not e.predicted_pool or abs(pool / e.predicted_pool - 1) < _OFF:
         return ()
     return (
@@ -160,7 +161,3 @@ def _same(asked: Any, runs: Any) -> bool:
     if isinstance(asked, float | int) and isinstance(runs, float | int):
         return math.isclose(float(asked), float(runs), rel_tol=1e-6)
     return str(asked) == str(runs)
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
