@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kdops.fleet import EngineConfig, Host, facts
-from kdops.fleet.memory import predict
+from kdops.fleet import EngineConfig, Host
+from kdops.fleet.memory import foresee
 
 
 def of(host: Host, config: EngineConfig) -> dict[str, Any] | None:
@@ -15,13 +15,10 @@ def of(host: Host, config: EngineConfig) -> dict[str, Any] | None:
     small batch, so its floor is an upper estimate. The drafter's own cache is left out.
     """
     try:
-        target, draft = facts.known(host, config), facts.known(host, config, "engine_draft_facts")
+        bytes_ = foresee(config, host)
     except ValueError:
         return None
-    if target is None or not host.gpu.bandwidth:
-        return None
-    bytes_ = predict(config, host.gpu, target, draft)
-    if bytes_.weight_bytes is None:
+    if bytes_ is None or bytes_.weight_bytes is None or not host.gpu.bandwidth:
         return None
     weights = bytes_.weight_bytes + (bytes_.draft_weight_bytes or 0)
     return {

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import json
 import uuid
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import kdops
 from kdops.bench.workloads.suite import Stage
+from kdops.deploy.pack import archive
 from kdops.errors import KdopsError
 from kdops.guard.layout import ON_HOST
 from kdops.host import HostConnection
 
 _MAIN = b"import sys\n\nfrom kdops.bench.load.main import main\n\nraise SystemExit(main(sys.argv))\n"
-_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def zipapp() -> bytes:
@@ -26,11 +24,7 @@ def zipapp() -> bytes:
     files = {"__main__.py": _MAIN, "kdops/__init__.py": b"", "kdops/bench/__init__.py": b""}
     for path in sorted((package / "bench/load").glob("*.py")):
         files[f"kdops/bench/load/{path.name}"] = path.read_bytes()
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as zipped:
-        for name, content in files.items():
-            zipped.writestr(zipfile.ZipInfo(name, _EPOCH), content)
-    return buffer.getvalue()
+    return archive({name: (content, 0o644) for name, content in files.items()})
 
 
 def job(

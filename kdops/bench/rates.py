@@ -1,19 +1,16 @@
 """Tokens/s taken apart into acceptance length and step time: tokens/s = AL / step time.
 
-Words as in `kdops.serving.acceptance`. Counting is exact or it is reported: a source that saw only some of
-the steps (a journal that dropped lines) gives an estimate with its coverage, and no verdict.
+Words as in `kdops.serving.acceptance`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kdops.bench.results import Finding
 
-COMPLETE = 0.99
-"""The least share of committed tokens that a source must have seen for a verdict."""
 FLATTERS = 1.05
 """How many times faster than a long generation a short burst may look before that is a finding."""
 _LONG_TOKENS = 1500
@@ -53,51 +50,6 @@ def split(before: Rate, after: Rate) -> Split:
         after.acceptance_length / before.acceptance_length,
         after.step_time / before.step_time,
     )
-
-
-@dataclass(frozen=True)
-class Counted:
-    """What a source saw of a generation: steps, the tokens they committed, the tokens there were."""
-
-    steps: int
-    committed: int
-    tokens: int
-
-    @property
-    def acceptance_length(self) -> float:
-        """AL over the steps that were seen."""
-        return self.committed / self.steps
-
-    @property
-    def coverage(self) -> float:
-        """Share of the generated tokens that the seen steps account for."""
-        return self.committed / self.tokens
-
-    def findings(self, source: str) -> tuple[Finding, ...]:
-        """Return why no verdict may rest on this count; nothing if it is complete."""
-        if self.coverage >= COMPLETE:
-            return ()
-        said = f"{self.steps} steps commit {self.committed} of {self.tokens} tokens"
-        return (
-            Finding(
-                f"{source} holds {self.coverage:.0%} of the tokens",
-                f"{said}: AL {self.acceptance_length:.2f} is an estimate",
-            ),
-        )
-
-
-def counted(commits: Mapping[tuple[int, int], int], tokens: int) -> Counted:
-    """Return the sums of journal lines: (accepted drafts, commit length) → number of lines.
-
-    A line with commit = accepted is a step that the end of its request cut by one token. Raises ValueError
-    for a commit that no step can make.
-    """
-    for (accepted, commit), lines in commits.items():
-        if lines < 0 or not 1 <= commit <= accepted + 1:
-            raise ValueError(f"accepted {accepted} commit {commit}: no step commits that")
-    if tokens < 1 or not sum(commits.values()):
-        raise ValueError("nothing was generated")
-    return Counted(sum(commits.values()), sum(c * n for (_, c), n in commits.items()), tokens)
 
 
 @dataclass(frozen=True)

@@ -172,13 +172,10 @@ def _setting_rows(settings: EngineConfig) -> list[dict[str, Any]]:
 def _memory(host: Host, settings: EngineConfig) -> dict[str, Any] | None:
     import dataclasses
 
-    from kdops.fleet import facts, memory
+    from kdops.fleet.memory import foresee
 
-    target = facts.known(host, settings)
-    if target is None:
-        return None
-    draft = facts.known(host, settings, "engine_draft_facts")
-    return dataclasses.asdict(memory.predict(settings, host.gpu, target, draft))
+    found = foresee(settings, host)
+    return dataclasses.asdict(found) if found else None
 
 
 def _memory_words(memory: dict[str, Any] | None) -> str:

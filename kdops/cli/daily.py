@@ -156,11 +156,9 @@ def _act(action: str, name: str, inventory: Path | None, *, now: bool, as_json: 
     told: list[str] = []
 
     def progress(unit: UnitState) -> None:
-        words = f"  {unit.status_text}" if unit.main_pid and unit.status_text else ""
-        text = f"{unit.active} ({unit.sub}){words}"
-        if told[-1:] != [text]:
-            told.append(text)
-            say(f"{host.name}: {printable(text)}")
+        if told[-1:] != [unit.words]:
+            told.append(unit.words)
+            say(f"{host.name}: {printable(unit.words)}")
 
     try:
         with HostConnection(host) as connection:

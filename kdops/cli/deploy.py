@@ -58,6 +58,7 @@ def deploy(
     from kdops.check import before_deploy
     from kdops.cli.progress_bar import display
     from kdops.deploy import client
+    from kdops.fleet.memory import foresee
     from kdops.observe import record
 
     host, config = _configured(name, profile, changes, inventory)
@@ -70,7 +71,8 @@ def deploy(
         done = client.deploy(host, new, limits, shown, before_deploy(host, config, new))
     record.deployed(host, new, done.outcome, say)
     _show(host, done, as_json)
-    if words := pool(done.outcome, predicted(config, host)):
+    foreseen = foresee(config, host)
+    if words := pool(done.outcome, foreseen.tokens if foreseen else None):
         say(words)
 
 
@@ -202,15 +204,6 @@ def _show(host: Host, done: Deployed, as_json: bool) -> None:
         emit(f"{host.name}: nothing to change, release {done.plan.release} serves")
     else:
         emit(f"{host.name}: {summary(outcome, done.plan.serving)}")
-
-
-def predicted(config: EngineConfig, host: Host) -> int | None:
-    """Return the tokens that the memory model predicts for the KV pool, None where it does not."""
-    from kdops.fleet import facts, memory
-
-    target = facts.known(host, config)
-    draft = facts.known(host, config, "engine_draft_facts")
-    return memory.predict(config, host.gpu, target, draft).tokens if target else None
 
 
 def pool(outcome: Mapping[str, Any] | None, foreseen: int | None) -> str:

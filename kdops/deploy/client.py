@@ -178,8 +178,7 @@ def play(host: Host, bundle: Bundle, opening: Mapping[str, Any], options: Option
 
 
 def _outcome(host: Host, id_: str, ended: Run) -> Mapping[str, Any] | None:
-    told = (e.answer.get("outcome") for e in reversed(ended.events) if e.answer)
-    outcome = next((o for o in told if o and o["transaction"] == id_), None)
+    outcome = ended.outcome(id_)
     if ended.status == "successful":
         return outcome
     raise ending.with_class(host, outcome, ending.failed(host, id_, ended, outcome))

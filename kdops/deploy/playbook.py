@@ -34,6 +34,11 @@ class Run:
     def of(self, kind: str) -> list[Event]:
         return [event for event in self.events if event.kind == kind]
 
+    def outcome(self, transaction: str) -> Mapping[str, Any] | None:
+        """Return the guard's last word on how the transaction ended, None if it said nothing of it."""
+        told = (event.answer.get("outcome") for event in reversed(self.events) if event.answer)
+        return next((one for one in told if one and one["transaction"] == transaction), None)
+
 
 def run(
     playbook: str,

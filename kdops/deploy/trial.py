@@ -60,9 +60,8 @@ class Trial:
         if ended.status == "canceled":
             raise KeyboardInterrupt
         if ended.status != "successful":
-            told = (event.answer.get("outcome") for event in reversed(ended.events) if event.answer)
-            id_ = self._opening["id"]
-            outcome = next((o for o in told if o and o["transaction"] == id_), None)
+            id_ = str(self._opening["id"])
+            outcome = ended.outcome(id_)
             error = ending.failed(self._host, id_, ended, outcome)
             raise ending.with_class(self._host, outcome, error)
 

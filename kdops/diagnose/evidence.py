@@ -67,6 +67,23 @@ class Tree:
 
 
 @dataclass(frozen=True)
+class Logged:
+    """Steps that an engine logged one by one, and the tokens that they committed."""
+
+    steps: int
+    committed: int
+
+    @property
+    def acceptance_length(self) -> float:
+        """AL over these steps: an estimate unless they are all there were."""
+        return self.committed / self.steps
+
+    def coverage(self, tokens: int) -> float:
+        """Return the share of the generated tokens that these steps account for."""
+        return self.committed / tokens
+
+
+@dataclass(frozen=True)
 class Journal:
     """What a journal holds. generations: clean windows of single streams, one tuple a generation.
 
@@ -89,6 +106,13 @@ class Journal:
     failure: Failure | None = None
     suppressed: int = 0
     refused: int = 0
+
+    @property
+    def logged(self) -> Logged | None:
+        """The sums over `commits`, None without one."""
+        if not self.commits:
+            return None
+        return Logged(sum(self.commits.values()), sum(c * lines for (_, c), lines in self.commits.items()))
 
 
 @dataclass(frozen=True)

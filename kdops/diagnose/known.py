@@ -7,7 +7,7 @@ from typing import Any
 
 from kdops.diagnose.evidence import Change, Drafter
 from kdops.fleet import EngineConfig, Host, facts
-from kdops.fleet.memory import predict
+from kdops.fleet.memory import foresee
 from kdops.fleet.settings import PLAIN, SETTINGS
 
 _NO_CAUSE = {
@@ -25,12 +25,11 @@ def memory(host: Host, config: EngineConfig) -> tuple[float | None, int | None]:
     """Return (floor, predicted pool): least seconds of a step for each token of context, and tokens; None if
     nobody knows the model's bytes or the GPU's bandwidth."""
     try:
-        target, draft = facts.known(host, config), facts.known(host, config, "engine_draft_facts")
+        told = foresee(config, host)
     except ValueError:
+        told = None
+    if told is None:
         return None, None
-    if target is None:
-        return None, None
-    told = predict(config, host.gpu, target, draft)
     floor = told.kv_bytes_per_token / host.gpu.bandwidth if host.gpu.bandwidth else None
     measured_pool = host.gpu.memory and config.max_total_tokens is None
     return floor, told.tokens if measured_pool else None

@@ -60,9 +60,7 @@ def _journal(e: Evidence) -> Iterator[str]:
     if j.tree:
         means = f"commit {j.tree.commit:.2f}, depth {j.tree.depth:.2f}, {j.tree.rows} rows"
         yield f"{j.tree.lines} DDTREE lines: {means}"
-    if j.commits:
-        steps = sum(j.commits.values())
-        committed = sum(commit * lines for (_, commit), lines in j.commits.items())
-        share = f"{committed / e.asked_tokens:.0%}" if e.asked_tokens else "unknown"
-        al = f"AL {committed / steps:.2f}"
-        yield f"{steps} logged steps commit {committed:,} tokens: {al}, coverage {share}"
+    if logged := j.logged:
+        share = f"{logged.coverage(e.asked_tokens):.0%}" if e.asked_tokens else "unknown"
+        al = f"AL {logged.acceptance_length:.2f}"
+        yield f"{logged.steps} logged steps commit {logged.committed:,} tokens: {al}, coverage {share}"

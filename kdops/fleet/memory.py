@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kdops.fleet.facts import ModelFacts, dtype_bytes
+from kdops.fleet.facts import ModelFacts, dtype_bytes, known
 from kdops.fleet.gpus import Gpu
+from kdops.fleet.model import Host
 from kdops.fleet.settings import PLAIN, EngineConfig
 
 CONTEXT_BYTES = 600 * 1024**2
@@ -37,6 +38,12 @@ class Prediction:
     reserve_bytes: int | None
     tokens: int | None
     assumptions: tuple[str, ...]
+
+
+def foresee(config: EngineConfig, host: Host) -> Prediction | None:
+    """Predict for a host, None if nobody here knows the model. Raises ValueError for unreadable facts."""
+    target, draft = known(host, config), known(host, config, "engine_draft_facts")
+    return predict(config, host.gpu, target, draft) if target else None
 
 
 def predict(config: EngineConfig, gpu: Gpu, target: ModelFacts, draft: ModelFacts | None) -> Prediction:

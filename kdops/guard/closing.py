@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import asdict, replace
-from typing import Any
 
 from kdops.errors import ExitCode
 from kdops.guard import key, release
@@ -144,14 +143,10 @@ def close(ctx: Context, state: State, txn: Transaction, result: Result, *, by: s
         smoke=txn.smoke,
     )
     ctx.store.save(replace(state, transaction=None, outcome=outcome))
-    ctx.store.audit(outcome_json(outcome))
+    ctx.store.audit(asdict(outcome))
     key.forget(ctx.layout, txn.service)
     kept = {c.release for c in state.committed}
     for name in set(txn.tried) - kept:
         shutil.rmtree(ctx.layout.releases / name, ignore_errors=True)
     ctx.leases.end()
     ctx.systemd.stop("kdops-guard.timer")
-
-
-def outcome_json(outcome: Outcome) -> dict[str, Any]:
-    return asdict(outcome)

@@ -15,7 +15,6 @@ from typing import Any
 from kdops.errors import ExitCode, KdopsError, UsageError
 from kdops.guard import release, transaction
 from kdops.guard.checks import ask, gpus
-from kdops.guard.closing import outcome_json
 from kdops.guard.context import Context
 from kdops.guard.drift import drift
 from kdops.guard.preflight import check, preflight, refuse
@@ -42,7 +41,7 @@ def status(ctx: Context) -> dict[str, Any]:
     return {
         "committed": [asdict(c) for c in state.committed],
         "transaction": txn and {**asdict(txn), "lease_left": round(ctx.leases.left(txn), 1)},
-        "outcome": state.outcome and outcome_json(state.outcome),
+        "outcome": state.outcome and asdict(state.outcome),
         "unit": unit and asdict(unit),
         "loads": transaction.loads(ctx),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -133,10 +133,6 @@ class State:
     def with_committed(self, new: Committed) -> tuple[Committed, ...]:
         """Return the committed releases with `new` as the last one, each once, at most KEEP of them."""
         return (*(c for c in self.committed if c.release != new.release), new)[-KEEP:]
-
-
-def to_json(state: State) -> dict[str, Any]:
-    return asdict(state)
 
 
 def from_json(raw: dict[str, Any]) -> State:

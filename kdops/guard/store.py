@@ -9,12 +9,13 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from kdops.errors import ExitCode, KdopsError
 from kdops.guard.layout import Layout
-from kdops.guard.model import State, from_json, to_json
+from kdops.guard.model import State, from_json
 
 _RESERVE = 256 * 1024
 
@@ -75,7 +76,7 @@ class Store:
             ) from error
 
     def save(self, state: State) -> None:
-        content = json.dumps(to_json(state), indent=1).encode()
+        content = json.dumps(asdict(state), indent=1).encode()
         self._with_reserve(lambda: write_atomic(self._layout.transaction, content))
 
     def audit(self, line: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from kdops.errors import KdopsError
@@ -25,7 +25,7 @@ def tick(ctx: Context) -> dict[str, Any]:
     if after.transaction is not None:
         ctx.systemd.start("kdops-guard.timer")
         return {"open": True, "phase": after.transaction.phase}
-    return {"open": False, "outcome": after.outcome and closing.outcome_json(after.outcome)}
+    return {"open": False, "outcome": after.outcome and asdict(after.outcome)}
 
 
 def finish(ctx: Context) -> None:

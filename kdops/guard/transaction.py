@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from kdops.errors import ExitCode, KdopsError
@@ -278,7 +278,7 @@ def _after(state: State, id_: str) -> dict[str, Any]:
     outcome = state.outcome
     if outcome is None or outcome.transaction != id_:
         raise _gone(id_)
-    return {"closed": True, "settled": True, "outcome": closing.outcome_json(outcome)}
+    return {"closed": True, "settled": True, "outcome": asdict(outcome)}
 
 
 def _own(ctx: Context, id_: str, *phases: Phase) -> Transaction:

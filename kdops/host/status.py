@@ -45,6 +45,12 @@ class UnitState:
         return self.load == "loaded"
 
     @property
+    def words(self) -> str:
+        """What it does now, in one line."""
+        told = f"  {self.status_text}" if self.main_pid and self.status_text else ""
+        return f"{self.active} ({self.sub}){told}"
+
+    @property
     def told(self) -> Mapping[str, str]:
         """The key=value words of STATUS=: the launcher's `phase`, or `running`, `queued` and `al`."""
         return dict(word.partition("=")[::2] for word in self.status_text.split() if "=" in word)
@@ -76,6 +82,18 @@ class GpuSample:
     power: float | None
     clock: float | None
     throttle: tuple[str, ...] = ()
+
+    @property
+    def busy(self) -> float | None:
+        """Utilization, 0 to 1."""
+        return None if self.utilization is None else self.utilization / 100
+
+    @property
+    def memory_use(self) -> float | None:
+        """Share of its memory in use, 0 to 1."""
+        if self.memory_used is None or not self.memory_total:
+            return None
+        return self.memory_used / self.memory_total
 
 
 @dataclass(frozen=True)

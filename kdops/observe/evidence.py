@@ -188,7 +188,7 @@ def _gpus(status: HostStatus) -> tuple[GpuUse, ...]:
     return tuple(
         GpuUse(
             source=f"GPU {gpu.index}",
-            busy=None if gpu.utilization is None else gpu.utilization / 100,
+            busy=gpu.busy,
             clock=gpu.clock,
             power=gpu.power,
             temperature=gpu.temperature,

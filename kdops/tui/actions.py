@@ -15,7 +15,7 @@ from kdops.deploy.ending import summary
 from kdops.deploy.progress import Display
 from kdops.deploy.why import not_started
 from kdops.errors import ExitCode, KdopsError
-from kdops.fleet import EngineConfig, Host, profile_names
+from kdops.fleet import EngineConfig, Host
 from kdops.host import HostConnection, service
 from kdops.host.status import UnitState
 from kdops.observe import record
@@ -65,11 +65,6 @@ class Prepared:
 def choices(write: bool) -> list[tuple[str, str, str]]:
     """Return (id, words, why not) of every action."""
     return [(one.name, one.words, "needs --write" if one.changes and not write else "") for one in ACTIONS]
-
-
-def profiles(host: Host) -> list[str]:
-    """Return the profiles that a host can be switched to."""
-    return list(profile_names(host))
 
 
 def prepare(name: str, host: Host, profile: str | None = None) -> Prepared:
@@ -133,8 +128,7 @@ def _service(name: str, host: Host) -> Prepared:
 
     def run(display: Display) -> str:
         def progress(unit: UnitState) -> None:
-            words = f"  {unit.status_text}" if unit.main_pid and unit.status_text else ""
-            display.note(f"{unit.active} ({unit.sub}){words}")
+            display.note(unit.words)
 
         with HostConnection(host) as connection:
             ended = service.act(connection, service.Action(name), now=False, progress=progress)

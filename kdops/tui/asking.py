@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kdops.errors import KdopsError
 from kdops.fleet import Host
 from kdops.host import HostConnection
-from kdops.tui.background import Background
+from kdops.tui.background import Background, words
 from kdops.tui.details import Details, fetch
 from kdops.tui.findings import Diagnosis, look
 from kdops.tui.sample import Sample
@@ -41,7 +40,7 @@ class Asking:
 
             def then(found: Details | Exception) -> None:
                 self._details[name] = (
-                    found if isinstance(found, Details) else Details((), (), problem=_words(found))
+                    found if isinstance(found, Details) else Details((), (), problem=words(found))
                 )
 
             self._background.run(lambda: fetch(host, connection, info), then)
@@ -62,14 +61,8 @@ class Asking:
 
             def then(found: Diagnosis | Exception) -> None:
                 self._diagnoses[name] = (
-                    found if isinstance(found, Diagnosis) else Diagnosis(problem=_words(found))
+                    found if isinstance(found, Diagnosis) else Diagnosis(problem=words(found))
                 )
 
             self._background.run(lambda: look(connection), then)
         return True
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, KdopsError):
-        return f"{error.title}: {error.cause}"
-    return f"{type(error).__name__}: {error}"

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from kdops.errors import KdopsError
+
 T = TypeVar("T")
 
 
@@ -40,3 +42,10 @@ class Background:
             except queue.Empty:
                 return
             call()
+
+
+def words(error: Exception) -> str:
+    """Return in one line why work failed."""
+    if isinstance(error, KdopsError):
+        return f"{error.title}: {error.cause}"
+    return f"{type(error).__name__}: {error}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from rich.text import Text
 
@@ -16,6 +17,7 @@ from kdops.tui.themes import Colours
 
 MARKS: dict[Level, str] = {"ok": "●", "warning": "▲", "critical": "✖"}
 """A level as a shape, for eyes and terminals without colour."""
+_memory: Callable[[GpuSample], float | None] = attrgetter("memory_use")
 
 
 @dataclass(frozen=True)
@@ -61,16 +63,12 @@ def _mean(sample: Sample, value: Callable[[GpuSample], float | None]) -> float |
     return sum(found) / len(found) if found else None
 
 
-def _memory(gpu: GpuSample) -> float | None:
-    return gpu.memory_used / gpu.memory_total if gpu.memory_used is not None and gpu.memory_total else None
-
-
 def _speed(sample: Sample) -> float | None:
     return sample.row.tokens_per_second
 
 
 def _busy(sample: Sample) -> float | None:
-    return _mean(sample, lambda gpu: None if gpu.utilization is None else gpu.utilization / 100)
+    return _mean(sample, lambda gpu: gpu.busy)
 
 
 def _heat(sample: Sample) -> float | None:

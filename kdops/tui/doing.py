@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kdops.deploy.progress import Now
 from kdops.errors import KdopsError
+from kdops.fleet import profile_names
 from kdops.tui import actions
 from kdops.tui.actions import Prepared
 from kdops.tui.background import Background
@@ -62,9 +63,7 @@ class Doing:
     def _profile(self, name: str) -> None:
         host = self._app.hosts[name]
         serving = self._app.samples[name].row.profile
-        listed = [
-            (one, f"{one} (serves now)" if one == serving else one, "") for one in actions.profiles(host)
-        ]
+        listed = [(one, f"{one} (serves now)" if one == serving else one, "") for one in profile_names(host)]
 
         def then(chosen: str | None) -> None:
             if chosen:

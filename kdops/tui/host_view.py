@@ -167,10 +167,7 @@ def gpus(sample: Sample, width: int, colours: Colours, stale: bool) -> Text:
         return Text("no GPU: the host has no nvidia-smi", style=colours.dim)
     each = max((width - 44) // 2, 4)
     for i, gpu in enumerate(sample.gpus):
-        memory = (
-            gpu.memory_used / gpu.memory_total if gpu.memory_used is not None and gpu.memory_total else None
-        )
-        busy = None if gpu.utilization is None else gpu.utilization / 100
+        busy, memory = gpu.busy, gpu.memory_use
         text.append("\n" if i else "")
         text.append(f"{printable(gpu.index):>2} ", style=colours.dim)
         text.append(words.bar(busy, each), style=colours.dim if stale else colours.ok)

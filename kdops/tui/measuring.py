@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from kdops.errors import KdopsError
 from kdops.store import Store
 from kdops.text import printable
 from kdops.tui.ab_view import AbView
+from kdops.tui.background import words
 from kdops.tui.runs import RunLine, about, listing
 from kdops.tui.themes import Colours
 
@@ -52,8 +52,7 @@ class Measuring:
         def then(found: tuple[list[RunLine], RunLine | None, list[str]] | Exception) -> None:
             self._busy = False
             if isinstance(found, Exception):
-                why = f"{found.title}: {found.cause}" if isinstance(found, KdopsError) else str(found)
-                self._about = (None, [why])
+                self._about = (None, [words(found)])
             else:
                 self._runs, self._about = found[0], found[1:]
 

@@ -19,9 +19,8 @@ from kdops.bench import arms, job, workloads
 from kdops.deploy.client import loads
 from kdops.deploy.progress import Display
 from kdops.errors import ExitCode, KdopsError
-from kdops.fleet import Host
+from kdops.fleet import Host, profile_names
 from kdops.text import printable
-from kdops.tui import actions
 from kdops.tui.actions import Prepared
 from kdops.tui.dialogs import Choose
 from kdops.tui.process import COMMAND, follow
@@ -80,7 +79,7 @@ def ask(app: Dashboard, name: str | None) -> None:
 
         app.push_screen(Choose(f"suite for {' '.join(names)}", _SUITES), with_suite)
 
-    app.push_screen(Arms(f"arms to compare on {name}", actions.profiles(host)), with_arms)
+    app.push_screen(Arms(f"arms to compare on {name}", profile_names(host)), with_arms)
 
 
 def prepare(host: Host, names: Sequence[str], *, quick: bool) -> Prepared:

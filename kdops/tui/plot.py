@@ -40,15 +40,3 @@ def plot(values: Sequence[float | None], width: int, height: int, low: float = 0
         cells = (" " if filled is None else _EIGHTHS[min(max(filled - line * 8, 0), 8)] for filled in columns)
         lines.append("".join(cells).rjust(width))
     return Plot(tuple(lines), low, high)
-
-
-def thin(values: Sequence[float | None], width: int) -> list[float | None]:
-    """Return at most `width` values that stand for all: each the mean of its share."""
-    if len(values) <= width or width < 1:
-        return list(values)
-    found: list[float | None] = []
-    for column in range(width):
-        part = values[column * len(values) // width : (column + 1) * len(values) // width]
-        known = [value for value in part if value is not None]
-        found.append(sum(known) / len(known) if known else None)
-    return found

@@ -15,7 +15,6 @@ from kdops.serving.metrics import parse as parse_metrics
 from kdops.tui.alarms import Alarm, worst
 
 STALE_S = 4.0
-LOST_S = 15.0
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from textual.widgets import OptionList, SelectionList
 
 from kdops.deploy.progress import Display, Now
 from kdops.errors import KdopsError
-from kdops.fleet import Host, SshTarget
+from kdops.fleet import Host, SshTarget, profile_names
 from kdops.fleet.gpus import BY_ID
 from kdops.tui import actions, new_run
 from kdops.tui.actions import Prepared
@@ -193,7 +193,7 @@ def test_a_comparison_is_chosen_with_its_baseline_first(monkeypatch, tmp_path, c
         await wait(app, pilot, new_run.Arms)
         offered = app.screen.query_one(SelectionList)
         names = [offered.get_option_at_index(i).value for i in range(offered.option_count)]
-        assert names == actions.profiles(HOST)
+        assert names == list(profile_names(HOST))
         for name in chosen:
             offered.highlighted = names.index(name)
             await pilot.press("space")

@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdops.bench.rates import Rate, burst_findings, context_fit, counted, mean_log, split
+from kdops.bench.rates import Rate, burst_findings, context_fit, mean_log, split
 
 pytestmark = pytest.mark.unit
 
-# (accepted drafts, commit length): journal lines around a request of 1,500 tokens
-JOURNAL = {(1, 2): 67, (2, 3): 63, (3, 4): 40, (0, 1): 34, (4, 5): 20, (5, 6): 10, (6, 7): 2, (1, 1): 1}
 CONTEXT = [
     (13, Rate(4.75, 139.6)),
     (1663, Rate(7.17, 114.2)),
@@ -20,22 +18,8 @@ CONTEXT = [
 ]
 
 
-def test_an_incomplete_journal_estimates_and_gives_no_verdict() -> None:
-    seen = counted(JOURNAL, 1500)
-    assert (seen.steps, seen.committed) == (237, 692)
-    assert seen.acceptance_length == pytest.approx(2.92, abs=0.005)
-    assert seen.coverage == pytest.approx(0.46, abs=0.005)
-    (finding,) = seen.findings("the journal")
-    assert finding.fatal
-    assert "46%" in finding.title and "2.92" in finding.evidence
-
-
-def test_a_complete_count_has_no_finding() -> None:
-    assert counted(JOURNAL, 692).findings("the journal") == ()
-
-
 def test_step_time_is_89_ms_and_not_156() -> None:
-    assert Rate(counted(JOURNAL, 1500).acceptance_length, 32.7).step_time == pytest.approx(0.089, abs=0.0005)
+    assert Rate(692 / 237, 32.7).step_time == pytest.approx(0.089, abs=0.0005)
 
 
 def test_the_slowdown_is_taken_apart() -> None:
@@ -59,12 +43,6 @@ def test_a_short_burst_flatters() -> None:
     assert "AL ×1.71" in finding.evidence
     assert burst_findings(Rate(3.0, 34.0), Rate(2.92, 32.7), 1500) == ()
     assert burst_findings(Rate(5.0, 113.0), Rate(2.92, 32.7), 200)[0].title == "no long generation"
-
-
-@pytest.mark.parametrize("bad", [{(1, 3): 1}, {(1, 0): 1}, {}, {(1, 2): -1}])
-def test_a_count_that_cannot_be_is_refused(bad: dict[tuple[int, int], int]) -> None:
-    with pytest.raises(ValueError):
-        counted(bad, 10)
 
 
 def test_one_context_has_no_slope() -> None:

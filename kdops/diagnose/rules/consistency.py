@@ -77,9 +77,8 @@ def _flat(e: Evidence) -> list[str]:
             seen.append(f"commit length 1.00 on all {j.tree.lines} DDTREE lines, depth {j.tree.depth:.2f}")
         if j.windows >= _WINDOWS and j.flat_windows == j.windows:
             seen.append(f"accept len 1.00 on all {j.windows} decode lines")
-        steps = sum(j.commits.values())
-        if steps >= _STEPS and all(commit == 1 for _, commit in j.commits):
-            seen.append(f"commit 1 on all {steps} logged steps")
+        if (all_ := j.logged) and all_.steps >= _STEPS and all_.committed == all_.steps:
+            seen.append(f"commit 1 on all {all_.steps} logged steps")
     for arm in sorted({s.arm for s in e.stretches}):
         cells = [s.histogram for s in e.stretches if s.arm == arm and s.acceptance_length is not None]
         steps = sum(map(sum, cells))
@@ -91,13 +90,12 @@ def _flat(e: Evidence) -> list[str]:
 def incomplete_source(e: Evidence) -> tuple[Finding, ...]:
     """A journal that holds only part of the steps gives an estimate."""
     seen = []
-    if e.journal and e.journal.commits and e.asked_tokens:
-        steps = sum(e.journal.commits.values())
-        committed = sum(commit * lines for (_, commit), lines in e.journal.commits.items())
-        if committed < _COMPLETE * e.asked_tokens:
+    if e.asked_tokens and e.journal and (logged := e.journal.logged):
+        coverage = logged.coverage(e.asked_tokens)
+        if coverage < _COMPLETE:
             seen.append(
-                f"{steps} steps commit {committed:,} of {e.asked_tokens:,} tokens, coverage "
-                f"{committed / e.asked_tokens:.0%}: AL {committed / steps:.2f} is an estimate"
+                f"{logged.steps} steps commit {logged.committed:,} of {e.asked_tokens:,} tokens, coverage "
+                f"{coverage:.0%}: AL {logged.acceptance_length:.2f} is an estimate"
             )
     if e.journal and e.journal.suppressed:
         seen.append(f"journald dropped {e.journal.suppressed:,} messages")
