@@ -41,3 +41,13 @@ def columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[
         ).rstrip()
         for row in rows
     ]
+
+
+def duration(seconds: float | None, units: Sequence[str] = (" s", " min", " h", " d")) -> str:
+    """Return a time as a person says it: 45 s, 12 min, 5 h, 3 d; - for none."""
+    if seconds is None:
+        return "-"
+    for size, unit in zip((86400, 3600, 60), reversed(units[1:]), strict=True):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:.0f}{units[0]}"

@@ -11,6 +11,7 @@ from kdops.bench.job import THROUGH_SSH, Job
 from kdops.bench.workloads import Stage
 from kdops.errors import KdopsError
 from kdops.fleet import EngineConfig
+from kdops.fleet.settings import address
 from kdops.host import HostConnection, probe
 from kdops.host.credentials import api_key
 from kdops.store import Store
@@ -34,8 +35,6 @@ def measure(
     attempt = store.open_leg(run, position)
     config = job.configs[arm]
     evidence: dict[str, Any] = {"arm": arm, "stages": [], "client": None}
-    address = str(config.bind)
-    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
     unit = job.bundles[arm].unit
     with HostConnection(job.host) as connection:
         began = host_checks.clock(connection)
@@ -43,7 +42,7 @@ def measure(
         evidence["invocation"] = seen.unit.invocation
         evidence["settings"] = dict((seen.engine and seen.engine.server_info) or {})
         evidence["end_tokens"] = host_checks.ends_of(connection, config.model)
-        with _client(job, config, address, connection, evidence) as send:
+        with _client(job, config, connection, evidence) as send:
             for _ in send((job.suite.warmup,)):
                 pass
             for told in send(job.stages(position)):
@@ -64,17 +63,17 @@ def measure(
 
 @contextmanager
 def _client(
-    job: Job, config: EngineConfig, address: str, connection: HostConnection, evidence: dict[str, Any]
+    job: Job, config: EngineConfig, connection: HostConnection, evidence: dict[str, Any]
 ) -> Iterator[_Send]:
     """Yield what sends stages: from the host, or from here through an OpenSSH forward, whose round trip is
     noted in `evidence`.
     """
-    port = int(config.port)
+    port, at = int(config.port), address(config)
     if job.plan["client"] != THROUGH_SSH:
-        yield lambda stages: client.run(connection, client.job(port, config.service, stages, address))
+        yield lambda stages: client.run(connection, client.job(port, config.service, stages, at))
         return
     key = api_key(connection)
-    with forwarded.forward(job.host, address, port) as local:
+    with forwarded.forward(job.host, at, port) as local:
         evidence["round_trip"] = forwarded.round_trip(local)
         yield lambda stages: forwarded.run(job.host, local, key, stages)
 

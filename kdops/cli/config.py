@@ -71,6 +71,7 @@ def config(
 ) -> None:
     """Show every effective setting: value, origin, flag, what a change costs; and whether it will fit."""
     from kdops import fleet
+    from kdops.fleet.values import as_text
 
     found = load(inventory).one(host)
     settings = fleet.engine_config(found, profile, overrides(changes))
@@ -82,7 +83,7 @@ def config(
     emit(f"{found.name}, profile {settings.profile}, {_gpus(found.gpu_count, found.gpu.name)}\n")
     header = ("KEY", "VALUE", "ORIGIN", "FLAG", "CHANGE")
     shown = ("value", "origin", "flag", "change")
-    emit("\n".join(columns([header, *([_name(row), *(_text(row[key]) for key in shown)] for row in rows)])))
+    emit("\n".join(columns([header, *([_name(row), *(as_text(row[key]) for key in shown)] for row in rows)])))
     emit("\n(in parentheses: without bearing in this profile)\n" + _memory_words(memory))
 
 
@@ -179,12 +180,14 @@ def _memory(host: Host, settings: EngineConfig) -> dict[str, Any] | None:
 
 
 def _memory_words(memory: dict[str, Any] | None) -> str:
+    from kdops.fleet.values import as_text
+
     if memory is None:
         return "memory: not predicted; the model's shape is not known here (set engine_model_facts)"
     cell = f"KV {memory['kv_bytes_per_token']:,} + drafter {memory['draft_kv_bytes_per_token']:,} B a token"
     if memory["pool_bytes"] is None:
         pool = "pool as engine_max_total_tokens says" if memory["tokens"] else "pool not predicted"
-        return f"memory: {cell}; {pool}: {_text(memory['tokens'])} tokens"
+        return f"memory: {cell}; {pool}: {as_text(memory['tokens'])} tokens"
     return (
         f"memory, each GPU: weights {memory['weight_bytes'] / 1e9:.1f} GB, "
         f"KV pool {memory['pool_bytes'] / 1e9:.1f} GB = {memory['tokens']:,} tokens ({cell}), "
@@ -195,13 +198,3 @@ def _memory_words(memory: dict[str, Any] | None) -> str:
 
 def _name(row: dict[str, Any]) -> str:
     return str(row["key"]) if row["used"] else f"({row['key']})"
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict):
-        return " ".join(f"{key}={item}" for key, item in value.items()) or "-"
-    return str(value)

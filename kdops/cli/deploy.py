@@ -57,12 +57,13 @@ def deploy(
     """
     from kdops.check import before_deploy
     from kdops.cli.progress_bar import display
+    from kdops.deploy import bundle as bundles
     from kdops.deploy import client
     from kdops.fleet.memory import foresee
     from kdops.observe import record
 
     host, config = _configured(name, profile, changes, inventory)
-    new = _bundle(config, host)
+    new = bundles.build(config, host)
     limits = client.options(host, why, config.start_timeout)
     if check or diff:
         _show_check(host, new, limits, with_diff=diff, as_json=as_json)
@@ -84,10 +85,11 @@ def plan(
     as_json: bool = JSON,
 ) -> None:
     """Show what a deploy would change and what was changed by hand (exit code 8); nothing is touched."""
+    from kdops.deploy import bundle as bundles
     from kdops.deploy import client
 
     host, config = _configured(name, profile, changes, inventory)
-    made = client.make_plan(host, _bundle(config, host))
+    made = client.make_plan(host, bundles.build(config, host))
     if as_json:
         emit_json({"host": host.name, **dataclasses.asdict(made)})
     else:
@@ -174,7 +176,7 @@ def bundle(
     from kdops.deploy.client import Options, request
 
     host, config = _configured(name, profile, None, inventory)
-    new = _bundle(config, host)
+    new = bundles.build(config, host)
     bundles.write(new, out, request(new, host, Options("ansible-playbook", lease, ready_timeout)))
     say(f"release {new.release}")
 
@@ -186,12 +188,6 @@ def _configured(
 
     host = load(inventory).one(name)
     return host, fleet.engine_config(host, profile, overrides(changes))
-
-
-def _bundle(config: EngineConfig, host: Host) -> Bundle:
-    from kdops.deploy import bundle
-
-    return bundle.build(config, host)
 
 
 def _show(host: Host, done: Deployed, as_json: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kdops.observe.row import Row
-from kdops.text import columns, printable
+from kdops.text import columns, duration, printable
 
 _COLUMNS = ("HOST", "STATE", "RELEASE", "SINCE", "RESTARTS", "RUNNING", "QUEUED", "TOK/S", "AL")
 
@@ -17,16 +17,6 @@ def table(rows: Sequence[Row]) -> str:
     for line, notes in zip(aligned, ((), *(row.notes for row in rows)), strict=True):
         lines += [line, *(f"    {note}" for note in notes)]
     return "\n".join(map(printable, lines))
-
-
-def duration(seconds: float | None) -> str:
-    """Return seconds as a person says them: 45 s, 12 min, 5 h, 3 d."""
-    if seconds is None:
-        return "-"
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -283,6 +283,11 @@ def default(name: str) -> Any:
     return row.default if row.default_factory is dataclasses.MISSING else row.default_factory()
 
 
+def address(config: EngineConfig) -> str:
+    """Return where the engine answers on its own host: an address for everybody is its loopback there."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.bind, config.bind)
+
+
 def values(config: EngineConfig) -> dict[str, Any]:
     """Return field name → value of every setting, in table order."""
     return {name: getattr(config, name) for name in SETTINGS}

@@ -33,6 +33,15 @@ def parse(name: str, value: Any) -> Any:
     return _in_range(name, parsed)
 
 
+def as_text(value: Any) -> str:
+    """Return a setting's value as a person reads it; - for none."""
+    if isinstance(value, Mapping):
+        return " ".join(f"{key}={item}" for key, item in value.items()) or "-"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "-" if value is None or value == [] else str(value)
+
+
 def from_text(name: str, text: str) -> Any:
     """Read the text of `--set name=text` as YAML would, keeping text where the setting holds text."""
     import yaml

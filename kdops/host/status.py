@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from kdops import throttle
 from kdops.guard.layout import by_hand
@@ -108,17 +108,24 @@ class OpenTransaction:
     lease_left: float
 
 
+class Why(NamedTuple):
+    """Why a deploy failed."""
+
+    title: str
+    cause: str
+    remedy: str
+
+
 @dataclass(frozen=True)
 class LastOutcome:
-    """How the last transaction ended. failure is (title, cause, remedy), or None; evidence: lines of the
-    journal that were recorded with it."""
+    """How the last transaction ended. evidence: lines of the journal that were recorded with its failure."""
 
     result: str
     release: str
     serves: str | None
     by: str
     at: str
-    failure: tuple[str, str, str] | None
+    failure: Why | None
     evidence: tuple[str, ...] = ()
 
 
@@ -242,9 +249,7 @@ def _outcome(outcome: Mapping[str, Any]) -> LastOutcome | None:
         serves=text(outcome.get("serves")) or None,
         by=text(outcome.get("by")),
         at=text(outcome.get("at")),
-        failure=(text(failure.get("title")), text(failure.get("cause")), text(failure.get("remedy")))
-        if failure
-        else None,
+        failure=Why(*(text(failure.get(name)) for name in Why._fields)) if failure else None,
         evidence=tuple(text(line) for line in items(failure.get("evidence"))),
     )
 

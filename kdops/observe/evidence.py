@@ -170,8 +170,7 @@ def _failed_deploy(status: HostStatus) -> LastDeploy | None:
     last = status.outcome
     if last is None or last.failure is None:
         return None
-    title, cause, remedy = last.failure
-    return LastDeploy(last.release, title, cause, remedy, last.evidence)
+    return LastDeploy(last.release, *last.failure, last.evidence)
 
 
 def _manifest(connection: HostConnection, release: str | None) -> dict[str, Any]:

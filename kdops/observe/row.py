@@ -108,7 +108,7 @@ def _notes(found: HostStatus, state: str, failure: Failure | None) -> list[str]:
         )
         notes.append(f"deploy open: {who} ({guard})")
     if (last := found.outcome) and last.result in _BAD_OUTCOMES:
-        why = f": {last.failure[0]}: {last.failure[1]}" if last.failure else ""
+        why = f": {last.failure.title}: {last.failure.cause}" if last.failure else ""
         serves = f"serving {last.serves}" if last.serves else "nothing serves"
         notes.append(f"last deploy {last.release} {last.result} at {last.at}{why}; {serves}")
     if failure and known:
@@ -116,7 +116,7 @@ def _notes(found: HostStatus, state: str, failure: Failure | None) -> list[str]:
         notes.append(f"  | {failure.lines[0]}")
         notes.append(f"remedy: {known.remedy}")
     elif last and last.result in _BAD_OUTCOMES and last.failure:
-        notes.append(f"remedy: {last.failure[2]}")
+        notes.append(f"remedy: {last.failure.remedy}")
     notes += [f"not read: {part}: {why}" for part, why in (found.errors or {}).items()]
     return notes
 

@@ -15,7 +15,7 @@ from kdops import paths
 from kdops.fleet.changes import expected_server_info
 from kdops.fleet.model import Host, unit_of
 from kdops.fleet.redact import redacted
-from kdops.fleet.settings import PLAIN, SETTINGS, Effect, EngineConfig, values
+from kdops.fleet.settings import PLAIN, SETTINGS, Effect, EngineConfig, address, values
 from kdops.guard.layout import ON_HOST
 from kdops.render.escape import env_quoted, specifiers
 from kdops.render.files import FileSet, RenderedFile
@@ -111,9 +111,8 @@ def _environment(config: EngineConfig, release: Path, caches: tuple[str, str]) -
 
 
 def _url(config: EngineConfig) -> str:
-    """Return where the engine answers on its own host."""
-    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.bind, config.bind)
-    return f"http://{f'[{address}]' if ':' in address else address}:{config.port}"
+    at = address(config)
+    return f"http://{f'[{at}]' if ':' in at else at}:{config.port}"
 
 
 def _models(config: EngineConfig) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from kdops.errors import UsageError
 from kdops.fleet import SETTINGS, Host, redacted
 from kdops.fleet.changes import applies
 from kdops.fleet.settings import values
+from kdops.fleet.values import as_text
 from kdops.guard.layout import ON_HOST
 from kdops.guard.smoke import compare
 from kdops.host import HostConnection
@@ -85,18 +86,10 @@ def settings(
             continue
         value, notes = running[name], []
         if config and wanted.get(name) != value:
-            notes.append(f"the inventory says {_text(wanted.get(name))}")
+            notes.append(f"the inventory says {as_text(wanted.get(name))}")
         # The probe carries a part of /server_info only: what is not in it says nothing.
         if row.reported and row.reported in expected and row.reported in (server_info or {}):
             notes += compare({row.reported: expected[row.reported]}, server_info or {})
         origin = str(config.origins[name]) if config else "-"
-        rows.append(SettingRow(f"engine_{name}", _text(value), origin, "; ".join(notes)))
+        rows.append(SettingRow(f"engine_{name}", as_text(value), origin, "; ".join(notes)))
     return tuple(sorted(rows, key=lambda one: (not one.note, one.origin == "default"))), problem
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, dict):
-        return " ".join(f"{key}={item}" for key, item in value.items()) or "-"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "-" if value is None or value == [] else str(value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kdops.text import duration
+
 NONE = "-"
 _BLOCKS = "▏▎▍▌▋▊▉█"
 
@@ -35,12 +37,7 @@ def percent(share: float | None) -> str:
 
 def short(seconds: float | None) -> str:
     """Return a duration for a narrow column: 45s, 12m, 5h, 3d."""
-    if seconds is None:
-        return NONE
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f}{unit}"
-    return f"{seconds:.0f}s"
+    return duration(seconds, ("s", "m", "h", "d"))
 
 
 def age(seconds: float | None) -> str:

@@ -3,11 +3,12 @@
 import pytest
 
 from kdops.cli.generate import not_serving
-from kdops.cli.status_table import duration, table
+from kdops.cli.status_table import table
 from kdops.diagnose.failures import classify
 from kdops.errors import UnreachableError
-from kdops.host.status import EngineState, HostStatus, LastOutcome, OpenTransaction, UnitState
+from kdops.host.status import EngineState, HostStatus, LastOutcome, OpenTransaction, UnitState, Why
 from kdops.observe.row import row
+from kdops.text import duration
 
 pytestmark = pytest.mark.unit
 
@@ -70,7 +71,7 @@ def test_while_loading_the_phase_is_shown():
 
 def test_drift_a_failed_deploy_and_an_open_one_are_told():
     outcome = LastOutcome(
-        "rolled-back", "r2", "r1", "guard", "t", ("r2 did not start", "no memory", "use less")
+        "rolled-back", "r2", "r1", "guard", "t", Why("r2 did not start", "no memory", "use less")
     )
     open_now = OpenTransaction("r3", "starting", "ann", "", "t", 12.0)
     text = table([row("g", status(drift=("unit file edited",), outcome=outcome, transaction=open_now))])
@@ -115,7 +116,9 @@ def test_a_failed_service_is_named_with_its_class_and_where_it_is_explained():
 
 
 def test_the_class_of_a_failed_deploy_stands_in_for_its_own_remedy():
-    failed = LastOutcome("rolled-back", "r2", "r1", "guard", "t", ("r2 did not start", "it died", "read it"))
+    failed = LastOutcome(
+        "rolled-back", "r2", "r1", "guard", "t", Why("r2 did not start", "it died", "read it")
+    )
     notes = row("g", status(outcome=failed), OOM).notes
     assert [note for note in notes if note.startswith("remedy: ")] == [f"remedy: {OOM.failure_class.remedy}"]
     assert "remedy: read it" in row("g", status(outcome=failed)).notes
