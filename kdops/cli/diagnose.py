@@ -13,7 +13,6 @@ import typer
 from kdops.cli.config import INVENTORY, JSON, load
 from kdops.cli.output import emit, emit_json
 from kdops.errors import UsageError
-from kdops.text import printable
 
 if TYPE_CHECKING:
     from kdops.diagnose.evidence import Evidence
@@ -67,7 +66,7 @@ def diagnose(
         emit_json(document(evidence, findings))
         return
     for line in lines(evidence, findings):
-        emit(printable(line))
+        emit(line)
 
 
 def document(evidence: Evidence, findings: tuple[Finding, ...]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import typer
 from kdops.cli.config import HOST, INVENTORY, JSON, load
 from kdops.cli.output import emit, emit_json, say
 from kdops.errors import KdopsError, UsageError
-from kdops.text import printable
 
 if TYPE_CHECKING:
     from kdops.host.status import HostStatus
@@ -52,7 +51,7 @@ def generate(
     if as_json:
         emit_json(_document(answer))
         return
-    emit("\n".join(printable(line) for line in answer.text.split("\n")))
+    emit(answer.text)
     say(_summary(answer))
 
 

@@ -13,8 +13,10 @@ from kdops.text import json_printable, printable
 
 
 def emit(text: str) -> None:
-    """Write data to stdout, at once: a follower's reader waits for each line."""
-    print(text, flush=True)
+    """Write lines to stdout, at once: a follower's reader waits for each. What a host or a file put into them
+    cannot act on the terminal.
+    """
+    print(_fit(text), flush=True)
 
 
 def emit_folded(line: str, hang: int = 4) -> None:
@@ -38,7 +40,11 @@ def emit_json(value: Any) -> None:
 
 def say(text: str) -> None:
     """Write words for a person to stderr; what a host or a file put into them cannot act on the terminal."""
-    print("\n".join(map(printable, text.split("\n"))), file=sys.stderr, flush=True)
+    print(_fit(text), file=sys.stderr, flush=True)
+
+
+def _fit(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def show_error(error: KdopsError) -> None:

@@ -62,7 +62,7 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 """Names that become part of paths and unit names: services, profiles."""
 
 _USER = r"[a-z_][a-z0-9_-]{0,30}"
-_PLAIN_TEXT = r"(?!-)[^\x00-\x1f\x7f]+"
+_PLAIN_TEXT = r"(?!-)[^\x00-\x1f\x7f-\x9f]+"
 _ADDRESS = r"[0-9A-Za-z.:_-]+"
 
 

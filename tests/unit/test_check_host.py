@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import socket
 import struct
@@ -18,6 +19,8 @@ from kdops.errors import KdopsError, UsageError
 from kdops.guard.checks import collective, gpus, models, nvidia, parser, ports, sandbox, system
 from kdops.guard.checks.ask import Question, parse
 from kdops.guard.checks.row import Row, State, worst_first
+from kdops.guard.context import Context
+from kdops.guard.layout import Layout
 from kdops.guard.preflight import refuse
 
 pytestmark = pytest.mark.unit
@@ -282,6 +285,22 @@ def test_what_the_probe_found(
     assert row.check == check
     assert said in row.found
     assert not (tmp_path / "note").exists()
+
+
+def test_a_probe_that_systemd_does_not_end_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("run/systemd/system", "bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    systemctl = tmp_path / "bin/systemctl"
+    systemctl.write_text(f'#!/bin/sh\necho "$1" >>{tmp_path}/asked\n[ "$1" != start ] || exec sleep 60\n')
+    systemctl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    monkeypatch.setattr(sandbox, "_SECONDS", -29)
+    question, host = dataclasses.replace(asked(), unit=UNIT_TEXT), Context(Layout(tmp_path))
+    ended = sandbox.probe(host, question, tmp_path / "venv", "cpu", "")
+    (row, *_) = failing(sandbox.judge(question, ended, "cpu", "", tmp_path / "note"))
+    assert "systemd has not ended it in 1 s" in row.found and row.remedy
+    assert (tmp_path / "asked").read_text().split() == ["start", "stop", "reset-failed"]
+    assert not list(tmp_path.glob("run/systemd/system/*")) and not list(host.layout.checks.iterdir())
 
 
 def test_a_sandbox_that_worked_is_remembered(tmp_path: Path) -> None:

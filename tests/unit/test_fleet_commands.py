@@ -124,6 +124,17 @@ def test_render_writes_the_files_with_their_modes(kdops, tmp_path: Path) -> None
     }
 
 
+def test_no_setting_acts_on_the_terminal_but_it_arrives_as_written(kdops, tmp_path: Path) -> None:
+    nasty = "a\x9b31m\x1b]0;x\x07\u202eb"
+    change = f"environment={json.dumps({'X': nasty})}"
+    for command in ("render", "config"):
+        code, out, err = kdops(command, "ct200", "--set", change)
+        assert (code, err) == (0, "")
+        assert not set("\x9b\x1b\x07\u202e") & set(out)
+    assert kdops("render", "ct200", "--set", change, "--out", str(tmp_path))[0] == 0
+    assert f'X="{nasty}"' in (tmp_path / "engine.env").read_text()
+
+
 def test_render_shows_the_files_with_headers(kdops) -> None:
     code, out, err = kdops("render", "b300")
     assert (code, err) == (0, "")

@@ -152,6 +152,7 @@ def test_required_settings_are_asked_for(tmp_path: Path) -> None:
         ("memory_fraction", "null", "must not be null"),
         ("model", "--help", "must match"),
         ("model", "a\nb", "must match"),
+        ("model", "a\x9b31mb", "must match"),
         ("model", "", "must"),
         ("user", "root;x", "must match"),
         ("bind", "$(x)", "must match"),

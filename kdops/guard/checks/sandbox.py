@@ -59,7 +59,7 @@ def rows(ctx: Context, asked: Question) -> Iterator[Row]:
     note = ctx.layout.checks / "sandbox" / _digest(asked, venv)
     if device != "none" and note.is_file():
         device, why = "none", f"{note.read_text()} (since the last boot)"
-    yield from judge(asked, _run(ctx, asked, venv, device, gpu), device, why, note)
+    yield from judge(asked, probe(ctx, asked, venv, device, gpu), device, why, note)
 
 
 def judge(
@@ -120,12 +120,15 @@ def probe_unit(unit: str, command: str, folder: str, name: str) -> str:
     )
 
 
-def _run(ctx: Context, asked: Question, venv: Path, device: str, gpu: str) -> tuple[int, dict[str, Any], str]:
+def probe(
+    ctx: Context, asked: Question, venv: Path, device: str, gpu: str
+) -> tuple[int, dict[str, Any], str]:
+    """Run the probe unit; return its exit status, what it reported, and systemd's last words."""
     ctx.layout.checks.mkdir(mode=0o755, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="probe-", dir=ctx.layout.checks))
     name = f"kdops-{folder.name}"
-    unit = Path("/run/systemd/system") / f"{name}.service"
-    caches = [Path("/var/cache") / word for word in _caches(asked.unit)]
+    unit = ctx.layout.root / "run/systemd/system" / f"{name}.service"
+    caches = [ctx.layout.root / "var/cache" / word for word in _caches(asked.unit)]
     absent = [cache for cache in caches if not cache.exists()]
     try:
         folder.chmod(0o755)
@@ -138,9 +141,13 @@ def _run(ctx: Context, asked: Question, venv: Path, device: str, gpu: str) -> tu
         words = [python, "-IB", f"{folder}/probe_main.py", device, *asked.models]
         command = " ".join(map(_quoted, words))
         unit.write_text(probe_unit(asked.unit, command, str(folder), name))
-        subprocess.run(
-            ["systemctl", "start", unit.name], check=False, capture_output=True, timeout=_SECONDS + 30
-        )
+        try:
+            subprocess.run(
+                ["systemctl", "start", unit.name], check=False, capture_output=True, timeout=_SECONDS + 30
+            )
+        except subprocess.TimeoutExpired:
+            subprocess.run(["systemctl", "stop", "--no-block", unit.name], check=False, capture_output=True)
+            return -1, {}, f"systemd has not ended it in {_SECONDS + 30} s"
         return _status(unit.name), _report(folder / "out"), _said(unit.name)
     finally:
         subprocess.run(["systemctl", "reset-failed", unit.name], check=False, capture_output=True)
