@@ -7,6 +7,7 @@ import io
 import os
 import sys
 import traceback
+from pathlib import Path
 
 import typer
 from typer._click.exceptions import NoArgsIsHelpError
@@ -56,11 +57,20 @@ def _crash_report() -> str:
     return f"this bug; its trace is in {path}, please attach it"
 
 
-def _full(error: OSError) -> KdopsError:
+def _of_this_machine(error: OSError) -> KdopsError | None:
+    """Return what to tell of a full disk, or of a path that cannot be used; None for anything else."""
+    if error.errno in _FULL:
+        return KdopsError(
+            "nothing can be written here",
+            cause=f"{error.filename or 'output or temporary files'}: {error.strerror}",
+            remedy="free space on this machine, or set TMPDIR and KDOPS_CACHE to a folder on another disk",
+        )
+    if error.filename is None:
+        return None
     return KdopsError(
-        "nothing can be written here",
-        cause=f"{error.filename or 'output or temporary files'}: {error.strerror}",
-        remedy="free space on this machine, or set TMPDIR and KDOPS_CACHE to a folder on another disk",
+        "a file or folder of this machine cannot be used",
+        cause=f"{str(error.filename)[:300]}: {error.strerror}",
+        remedy="see to it, or name another one; HOME, TMPDIR and the KDOPS_ and XDG_ variables name some",
     )
 
 
@@ -92,6 +102,10 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # in the locale C, "×" must not end the command
             stream.reconfigure(errors="backslashreplace")
     try:
+        Path.home()
+    except RuntimeError:  # a user of a container: nobody knows it, and nothing can be kept
+        os.environ["HOME"] = os.devnull
+    try:
         sys.exit(app(prog_name="kdops", standalone_mode=False))
     except NoArgsIsHelpError as error:
         error.show()
@@ -107,8 +121,8 @@ def main() -> None:
         show_error(told)
         sys.exit(told.code)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in _FULL:
-            show_error(_full(error))
+        if isinstance(error, OSError) and (known := _of_this_machine(error)):
+            show_error(known)
             # What stdout still holds cannot be written either; the flush at exit would make the code 120.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(ExitCode.FAILED)

@@ -69,14 +69,14 @@ def _identity(cursor: str) -> tuple[str, ...]:
     return tuple(parts.get(key, "") for key in "bmtx") if parts.get("b") else (cursor,)
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, *, repeated: bool = False) -> str:
     """Text is a string; other bytes an array of numbers; a repeated field an array of those."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
         if all(isinstance(cell, int) and 0 <= cell <= 255 for cell in value):
             return bytes(value).decode(errors="replace")
-        return "\n".join(_text(cell) for cell in value)
+        return "" if repeated else "\n".join(_text(cell, repeated=True) for cell in value)
     return "" if value is None else str(value)
 
 

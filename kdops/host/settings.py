@@ -6,6 +6,7 @@ Ansible and the user's own `ssh HOST` always mean the same connection.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -123,7 +124,8 @@ def target_args(target: SshTarget) -> list[str]:
     if target.port is not None:
         args += ["-p", str(target.port)]
     if target.key_file is not None:
-        path = str(Path(target.key_file).expanduser()).replace('"', '\\"')
+        # Path.expanduser raises for the home of nobody; ssh names the file that is not there.
+        path = os.path.expanduser(target.key_file).replace('"', '\\"')  # noqa: PTH111
         args += ["-o", f'IdentityFile="{path}"']  # -i would drop a missing file silently
     if target.user is not None:
         args += ["-l", target.user]

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from kdops.errors import ExitCode, KdopsError, UsageError
+from kdops.files import require_regular
 from kdops.host.journal import Entry
 from kdops.tui.feed import Event, Failed, Heard, Lines
 
 VERSION = 1
 _END = 1e11  # seconds since the epoch: the year 5138; no NaN either
+_LONGEST = 1 << 24
 _MANIFEST = ("profile", "files", "release")
 
 
@@ -63,8 +65,9 @@ class Recorder:
 def hosts(path: Path) -> tuple[str, ...]:
     """Return the hosts of a recording. Raises UsageError if the file is none."""
     try:
+        require_regular(path)  # it is read more than once
         with path.open(encoding="utf-8", errors="replace") as file:
-            first = json.loads(file.readline(1 << 20))
+            first = json.loads(file.readline(_LONGEST))
     except OSError as error:
         raise UsageError(
             f"cannot read {path}", cause=error.strerror or str(error), remedy="name a file of --record"
@@ -90,7 +93,7 @@ def hosts(path: Path) -> tuple[str, ...]:
 def events(path: Path) -> Iterator[Heard | Failed | Lines]:
     """Yield the events in order; lines that are cut, damaged or unknown are left out."""
     with path.open(encoding="utf-8", errors="replace") as file:
-        for line in file:
+        while line := file.readline(_LONGEST):
             if found := _event(line):
                 yield found
 
@@ -109,9 +112,21 @@ def _event(line: str) -> Heard | Failed | Lines | None:
             return Failed(
                 host, at, KdopsError(str(title), cause=str(cause), remedy=str(remedy), code=ExitCode(code))
             )
-        return Lines(host, at, tuple(Entry(**entry) for entry in raw["journal"]))
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return Lines(host, at, tuple(_entry(**entry) for entry in raw["journal"]))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
+
+
+def _entry(
+    *, cursor: Any, time: Any, message: Any, priority: Any, identifier: Any, pid: Any, invocation: Any
+) -> Entry:
+    """Return what `Recorder` wrote; TypeError and ValueError for anything else."""
+    texts = (cursor, message, identifier, invocation)
+    if not all(isinstance(text, str) for text in texts) or type(priority) is not int:
+        raise TypeError
+    if not 0 <= priority <= 7 or not 0 <= float(time) < _END or not (pid is None or type(pid) is int):
+        raise ValueError
+    return Entry(cursor, float(time), message, priority, identifier, pid, invocation)
 
 
 def _trimmed(document: Mapping[str, Any]) -> Mapping[str, Any]:

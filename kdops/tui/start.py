@@ -22,6 +22,8 @@ from kdops.tui.replay import Replay
 from kdops.tui.themes import DARK
 
 ONCE_S = 8.0
+_WIDEST = 1000
+"""Of a frame, in cells either way: $COLUMNS and $LINES may say anything."""
 _THEME = "KDOPS_THEME"
 
 
@@ -88,7 +90,7 @@ def settle() -> None:
 def frame(dashboard: Dashboard, size: tuple[int, int] | None = None) -> str:
     """Return one frame as text, once every host was heard of or ONCE_S seconds have passed."""
     columns, lines = size or shutil.get_terminal_size((120, 40))
-    return asyncio.run(_frame(dashboard, (columns, lines)))
+    return asyncio.run(_frame(dashboard, (min(columns, _WIDEST), min(lines, _WIDEST))))
 
 
 async def _frame(dashboard: Dashboard, size: tuple[int, int]) -> str:

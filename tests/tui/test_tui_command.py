@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,15 @@ def inventory(tmp_path):
 def own_keys(tmp_path, monkeypatch):
     monkeypatch.setenv("KDOPS_KEYS", str(tmp_path / "keys.toml"))
     return tmp_path / "keys.toml"
+
+
+@pytest.mark.parametrize("size", [("0", "-3"), ("1", "1"), ("9" * 30, "9"), ("100000", "100000"), ("x", "")])
+def test_a_frame_of_any_size_ends(recorded, size):
+    command = [sys.executable, "-m", "kdops.cli.main", "tui", "--once", "--replay", str(recorded)]
+    own = {**os.environ, "COLUMNS": size[0], "LINES": size[1]}
+    done = subprocess.run(command, capture_output=True, text=True, env=own, timeout=30)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\n") <= 1000
 
 
 def test_one_frame_of_a_recording(recorded):

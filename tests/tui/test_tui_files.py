@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from datetime import datetime
+from pathlib import Path
 
 import pytest
 import session
@@ -86,6 +89,37 @@ def test_damaged_lines_are_left_out(tmp_path_factory, text):
     head = json.dumps({"kdops": "recording", "version": 1, "hosts": ["a"]})
     path.write_text(f"{head}\n{text}\n{good[:-4]}\n{good}\n", errors="replace")
     assert Heard("a", 1.0, {}) in list(recording.events(path))
+
+
+ENTRY = {
+    "cursor": "c",
+    "time": 1.0,
+    "message": "m",
+    "priority": 6,
+    "identifier": "i",
+    "pid": 7,
+    "invocation": "",
+}
+ODD = st.sampled_from([None, "x", -1, 8, True, [], {}, 1e300, 10**400, float("nan"), float("inf"), "9" * 400])
+
+
+@given(st.dictionaries(st.sampled_from([*ENTRY, "more"]), ODD), st.none() | ODD)
+def test_entries_are_as_they_were_written_or_left_out(tmp_path_factory, odd, when):
+    path = tmp_path_factory.mktemp("r") / "f"
+    lines = [{"t": 1.0, "host": "a", "journal": [{**ENTRY, **odd}]}, {"t": when, "host": "a", "report": {}}]
+    path.write_text("\n".join(json.dumps(line) for line in lines))
+    for event in recording.events(path):
+        assert 0 <= event.at < 1e11
+        for entry in event.entries if isinstance(event, Lines) else ():
+            assert isinstance(entry.message, str) and entry.priority in range(8) and 0 <= entry.time < 1e11
+            datetime.fromtimestamp(entry.time)
+
+
+def test_a_pipe_or_a_device_is_no_recording(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        with pytest.raises(UsageError, match="cannot read"):
+            Replay(path)
 
 
 def test_replay_keeps_time_and_begins_again(recorded):

@@ -159,6 +159,37 @@ def test_a_home_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     assert kdops("hosts", "-i", INVENTORIES, ANSIBLE_HOME=f"{tmp_path}/ansible", **own).returncode == 0
 
 
+@pytest.mark.parametrize("name", ["KDOPS_INVENTORY", "XDG_CONFIG_HOME"])
+def test_a_path_that_cannot_be_used_is_no_failure_of_kdops(tmp_path: Path, name: str) -> None:
+    command = [sys.executable, "-m", "kdops.cli.main", "hosts"]
+    own = {**os.environ, name: "a" * 5000}
+    result = subprocess.run(command, capture_output=True, text=True, env=own, cwd=tmp_path)
+    assert result.returncode == 1
+    assert "File name too long" in result.stderr and "remedy: see to it" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("hosts", "-i", INVENTORIES), 2, "set ANSIBLE_HOME"),
+        (("ab", "list"), 1, "set KDOPS_STATE"),
+        (("diagnose", "--journal", "-"), 0, ""),
+        (("lab", "status"), 1, "KDOPS_ and XDG_ variables"),
+    ],
+)
+def test_a_person_without_a_home_is_told_what_to_set(
+    tmp_path: Path, words: tuple[str, ...], code: int, said: str
+) -> None:
+    script = "import os, sys; os.environ.pop('HOME', None); os.getuid = lambda: 54321\n"
+    script += "from kdops.cli.main import main; main()"
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("KDOPS_", "XDG_"))}
+    command = [sys.executable, "-c", script, *words]
+    result = subprocess.run(command, capture_output=True, text=True, env=own, cwd=tmp_path, input="")
+    assert (result.returncode, "Traceback" in result.stderr) == (code, False)
+    assert said in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def commands(group: TyperGroup, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     yield words
     for name, command in group.commands.items():

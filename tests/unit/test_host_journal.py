@@ -73,6 +73,12 @@ def test_no_bytes_break_the_reader(junk):
     list(entries([junk, b"\n"]))
 
 
+def test_arrays_in_arrays_break_no_reader():
+    for depth in (2, 3, 300, 600, 900):
+        entry = parse(b'{"__CURSOR": "x", "MESSAGE": %s65%s}' % (b"[" * depth, b"]" * depth))
+        assert entry is None or entry.message == ("A" if depth == 2 else "")
+
+
 def test_a_huge_line_arrives_whole():
     text = "x" * 3_000_000
     whole = line(text) + b"\n"
