@@ -36,13 +36,19 @@ def probe(connection: HostConnection, timeout: float = 10.0) -> HostStatus:
         report = None
     if not isinstance(report, dict):
         said = tuple(result.stderr.decode(errors="replace").splitlines()[-5:])
-        raise KdopsError(
-            f"{host.name}: the host's state cannot be read",
-            cause=said[-1] if said else f"python3 on the host ended with status {result.code}",
-            remedy="check that python3 (3.9 or newer) runs there; a login script must print nothing",
-            evidence=said or tuple(result.text.splitlines()[:5]),
-        )
+        cause = said[-1] if said else f"python3 on the host ended with status {result.code}"
+        raise no_report(host.name, cause, said or tuple(result.text.splitlines()[:5]))
     return parse(host.name, report)
+
+
+def no_report(host: str, cause: str, evidence: tuple[str, ...] = ()) -> KdopsError:
+    """Return the error for a host whose answer is no report."""
+    return KdopsError(
+        f"{host}: the host's state cannot be read",
+        cause=cause,
+        remedy="check that python3 (3.9 or newer) runs there; a login script must print nothing",
+        evidence=evidence,
+    )
 
 
 def script() -> bytes:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kdops.errors import KdopsError
 from kdops.host.connection import HostConnection
-from kdops.host.probe import command, script
+from kdops.host.probe import command, no_report, script
 from kdops.loose import document
 
 MOST_BYTES = 1 << 24
@@ -29,22 +28,20 @@ def reports(
         for line in lines:
             yield _document(host.name, line)
         if len(rest) > MOST_BYTES:
-            raise _no_report(host.name, rest)
-    raise _no_report(host.name, rest)
+            raise no_report(host.name, _said(rest))
+    raise no_report(host.name, _said(rest))
 
 
 def _document(name: str, line: bytes) -> Mapping[str, Any]:
     told = document(line)
     if not told:
-        raise _no_report(name, line)
+        raise no_report(name, _said(line))
     return told
 
 
-def _no_report(name: str, line: bytes) -> KdopsError:
-    return KdopsError(
-        f"{name}: the host's state cannot be read",
-        cause=f"the sampler there said {line[:120].decode(errors='replace')!r}"
+def _said(line: bytes) -> str:
+    return (
+        f"the sampler there said {line[:120].decode(errors='replace')!r}"
         if line
-        else "the sampler there ended",
-        remedy="check that python3 (3.9 or newer) runs there; a login script must print nothing",
+        else "the sampler there ended"
     )
