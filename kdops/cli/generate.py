@@ -35,7 +35,7 @@ def generate(
     """Send one prompt to the host's engine (greedy) and show the text, tokens/s and acceptance length."""
     from kdops.host import HostConnection, probe
     from kdops.host.credentials import api_key
-    from kdops.serving import SglangClient
+    from kdops.serving import client
 
     if not prompt:
         raise UsageError("the prompt is empty", cause="SGLang needs a token", remedy="give some text")
@@ -46,8 +46,8 @@ def generate(
             raise not_serving(status)
         port = engine.port if engine else 0
         with connection.forward(port) as local:
-            client = SglangClient(local, api_key=api_key(connection))
-            answer = client.generate(prompt, max_new_tokens=max_new_tokens)
+            key = api_key(connection)
+            answer = client.generate(local, prompt, max_new_tokens=max_new_tokens, api_key=key)
     if as_json:
         emit_json(_document(answer))
         return

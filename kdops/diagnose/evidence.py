@@ -135,10 +135,6 @@ class Settings:
     requested: Mapping[str, Any]
     effective: Mapping[str, Any] | None = None
 
-    def asked(self, name: str) -> Any:
-        """Return the requested value, None if it is not set."""
-        return self.requested.get(name)
-
 
 @dataclass(frozen=True)
 class Drafter:
@@ -263,4 +259,4 @@ class Evidence:
 
     def setting(self, name: str) -> Any:
         """Return the requested value of a setting, None if it or all settings are unknown."""
-        return self.settings.asked(name) if self.settings else None
+        return self.settings.requested.get(name) if self.settings else None

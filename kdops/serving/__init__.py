@@ -1,6 +1,6 @@
-"""The HTTP side of SGLang: generate, server_info, metrics; its log lines as typed events."""
+"""The HTTP side of SGLang: generate, metrics; its log lines as typed events."""
 
 from kdops.serving.acceptance import Acceptance, acceptance
-from kdops.serving.client import Generation, SglangClient
+from kdops.serving.client import Generation, generate
 
-__all__ = ["Acceptance", "Generation", "SglangClient", "acceptance"]
+__all__ = ["Acceptance", "Generation", "acceptance", "generate"]

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kdops.errors import KdopsError, UnreachableError
+from kdops.loose import document
 from kdops.serving.acceptance import Acceptance, acceptance, whole
+
+_PATH = "/generate"
 
 
 @dataclass(frozen=True)
@@ -34,88 +37,52 @@ class Generation:
         return self.completion_tokens / self.seconds if self.completion_tokens and self.seconds > 0 else None
 
 
-class SglangClient:
-    """Requests to one engine. Raises KdopsError when the engine refuses, UnreachableError when it does
-    not answer."""
+def generate(
+    port: int, prompt: str, *, max_new_tokens: int, api_key: str | None = None, timeout: float = 600.0
+) -> Generation:
+    """Generate up to `max_new_tokens` after `prompt`, greedily.
 
-    def __init__(
-        self, port: int, *, address: str = "127.0.0.1", api_key: str | None = None, timeout: float = 600.0
-    ) -> None:
-        self._address = address
-        self._port = port
-        self._headers = {"Content-Type": "application/json"}
-        if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
-        self._timeout = timeout
+    port: of 127.0.0.1. Raises KdopsError when the engine refuses, UnreachableError when it does not answer.
+    """
+    headers = {"Content-Type": "application/json"}
+    if api_key:
+        headers["Authorization"] = f"Bearer {api_key}"
+    body = {"text": prompt, "sampling_params": {"max_new_tokens": max_new_tokens, "temperature": 0.0}}
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+    started = time.perf_counter()
+    try:
+        connection.request("POST", _PATH, json.dumps(body).encode(), headers)
+        answer = connection.getresponse()
+        content = answer.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise UnreachableError(
+            f"the engine does not answer {_PATH}",
+            cause=str(error) or type(error).__name__,
+            remedy="look at `kdops status` and `kdops logs`: is the engine ready?",
+        ) from error
+    finally:
+        connection.close()
+    seconds = time.perf_counter() - started
+    if answer.status != 200:
+        raise _refused(answer.status, _said(content) or answer.reason)
+    if told := document(content):
+        return generation(told, seconds)
+    raise KdopsError(
+        f"{_PATH}: the answer is no JSON object",
+        cause="something other than SGLang may listen there",
+        remedy="check engine_port, and what listens on it",
+        evidence=(content[:200].decode(errors="replace"),),
+    )
 
-    def generate(
-        self,
-        prompt: str,
-        *,
-        max_new_tokens: int,
-        temperature: float = 0.0,
-        ignore_eos: bool = False,
-        stop: tuple[str, ...] = (),
-    ) -> Generation:
-        """Generate up to `max_new_tokens` after `prompt`, greedily unless told otherwise."""
-        sampling: dict[str, Any] = {
-            "max_new_tokens": max_new_tokens,
-            "temperature": temperature,
-            "ignore_eos": ignore_eos,
-        }
-        if stop:
-            sampling["stop"] = list(stop)
-        started = time.perf_counter()
-        answer = self._json("POST", "/generate", {"text": prompt, "sampling_params": sampling})
-        return generation(answer, time.perf_counter() - started)
 
-    def server_info(self) -> Mapping[str, Any]:
-        """Return /server_info as the engine tells it. It may hold secrets: pick keys, never store it
-        whole."""
-        return self._json("GET", "/server_info")
-
-    def metrics(self) -> str:
-        """Return /metrics in Prometheus' text format."""
-        return self._request("GET", "/metrics", None).decode(errors="replace")
-
-    def _json(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-        raw = self._request(method, path, None if body is None else json.dumps(body).encode())
-        try:
-            answer = json.loads(raw)
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            raise KdopsError(
-                f"{path}: the answer is no JSON object",
-                cause="something other than SGLang may listen there",
-                remedy="check engine_port, and what listens on it",
-                evidence=(raw[:200].decode(errors="replace"),),
-            )
-        return answer
-
-    def _request(self, method: str, path: str, body: bytes | None) -> bytes:
-        connection = http.client.HTTPConnection(self._address, self._port, timeout=self._timeout)
-        try:
-            connection.request(method, path, body, self._headers)
-            answer = connection.getresponse()
-            content = answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            raise UnreachableError(
-                f"the engine does not answer {path}",
-                cause=str(error) or type(error).__name__,
-                remedy="look at `kdops status` and `kdops logs`: is the engine ready?",
-            ) from error
-        finally:
-            connection.close()
-        if answer.status != 200:
-            raise KdopsError(
-                f"the engine refuses {path}: HTTP {answer.status}",
-                cause=_said(content) or answer.reason,
-                remedy="an API key is missing or wrong"
-                if answer.status in (401, 403)
-                else "correct the request, or look at `kdops logs`",
-            )
-        return content
+def _refused(status: int, cause: str) -> KdopsError:
+    return KdopsError(
+        f"the engine refuses {_PATH}: HTTP {status}",
+        cause=cause,
+        remedy="an API key is missing or wrong"
+        if status in (401, 403)
+        else "correct the request, or look at `kdops logs`",
+    )
 
 
 def generation(answer: Mapping[str, Any], seconds: float) -> Generation:

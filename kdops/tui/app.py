@@ -299,7 +299,9 @@ class Dashboard(App[None]):
         self.doing.menu(self.chosen)
 
     def action_new_run(self) -> None:
-        self.measuring.new(self.chosen)
+        from kdops.tui.new_run import ask  # it brings scipy
+
+        ask(self, self.chosen)
 
     def action_open_run(self) -> None:
         self.measuring.refresh()

@@ -66,12 +66,6 @@ class Measuring:
             view.tell(_coloured(self._about[1], shades))
         self.refresh()
 
-    def new(self, host: str | None) -> None:
-        """Begin a comparison on the host."""
-        from kdops.tui.new_run import ask
-
-        ask(self._app, host)
-
 
 def _coloured(lines: list[str], shades: Colours) -> Text:
     text = Text()
