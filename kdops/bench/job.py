@@ -190,9 +190,10 @@ def _describe(host: Host, arm: Arm, config: EngineConfig, release: str) -> dict[
 def cost(job: Job, loads: Sequence[float]) -> str:
     """Return what the run will take, from earlier starts on this host (seconds), as one line."""
     start = sorted(loads)[len(loads) // 2] if loads else _LOAD_SECONDS
-    starts = len(job.positions)
+    starts, p = len(job.positions), job.plan["smallest_p"]
+    verdict = "one start an arm is no verdict" if job.plan["quick"] else f"smallest reachable p {p:.3f}"
     return (
         f"{starts} starts and one to restore, about {(starts + 1) * start / 60:.0f} min of loading and "
         f"{sum(job.tokens.values()):,} generated tokens; {job.host.name} serves nobody else meanwhile; "
-        f"smallest reachable p {job.plan['smallest_p']:.3f}, order drawn with seed {job.plan['seed']}"
+        f"{verdict}, order drawn with seed {job.plan['seed']}"
     )

@@ -90,13 +90,12 @@ def _check(job: Job, arms: Sequence[int], say: Callable[[str], None]) -> None:
 
     A leg asks its quick rows only. Raises KdopsError (exit 5).
     """
-    checked = set()
+    checked: set[str] = set()
     for arm in arms:
-        config, bundle = job.configs[arm], job.bundles[arm]
+        bundle = job.bundles[arm]
         if bundle.release not in checked:
             checked.add(bundle.release)
-            say(f"{config.profile}: {bundle.release}")
-            before_deploy(job.host, config, bundle)(Lines(say))
+            before_deploy(job.host, job.configs[arm], bundle)(Lines(say))
 
 
 def once(job: Job, run: str, store: Store, say: Callable[[str], None]) -> None:

@@ -49,7 +49,7 @@ def before_deploy(host: Host, config: EngineConfig, new: Bundle) -> Callable[[Di
     """Return what checks the host as the first part of a deploy and raises its refusal (exit 5)."""
 
     def run(shown: Display) -> None:
-        shown.show(Now("lock", "check"))
+        shown.show(Now("lock", f"check {new.release}"))
         with HostConnection(host) as connection:
             found = online(config, host, new, connection)
         for row in found.rows:

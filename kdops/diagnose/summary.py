@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from kdops.diagnose.evidence import Evidence
 from kdops.diagnose.rules import slopes
 
+_UNITS = {"step time": (1e3, " ms"), "start-up time": (1.0, " s")}
+
 
 def seen(e: Evidence) -> tuple[str, ...]:
     """Return the lines; nothing without evidence."""
@@ -39,8 +41,10 @@ def _lines(e: Evidence) -> Iterator[str]:
         yield f"since the last good release: {change.setting} {change.before} → {change.after}"
     for past in e.past:
         if past.before:
-            low, high = min(past.before), max(past.before)
-            yield f"{past.quantity} {past.now:.3g}, on this host before {low:.3g} to {high:.3g}"
+            scale, unit = _UNITS.get(past.quantity, (1.0, ""))
+            now, low, high = (scale * v for v in (past.now, min(past.before), max(past.before)))
+            spread = f"{low:.3g} to {high:.3g}" if high > low else f"{low:.3g}"
+            yield f"{past.quantity} {now:.3g}{unit}, on this host before {spread}{unit}"
 
 
 def _journal(e: Evidence) -> Iterator[str]:

@@ -44,7 +44,7 @@ def job(*releases: str) -> Any:
     return SimpleNamespace(
         positions=list(enumerate(range(len(releases)))),
         bundles=[SimpleNamespace(unit="u", release=release) for release in releases],
-        configs=[SimpleNamespace(profile=release) for release in releases],
+        configs=[None for _ in releases],
         host=None,
         tokens=dict.fromkeys(range(len(releases)), 10),
         name=lambda position: releases[position],
