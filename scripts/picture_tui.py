@@ -1,23 +1,29 @@
 """Draw the dashboard over real hosts as SVGs (for the documentation), while requests run.
 
-usage: picture_tui.py INVENTORY OUT_FOLDER [SECONDS]   kdops must be on the PATH; every host must serve
+usage: picture_tui.py INVENTORY OUT_FOLDER [SECONDS]   every host must serve
 """
 
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
 
 from kdops import fleet
+from kdops.fleet import Host
+from kdops.host import HostConnection
+from kdops.host.probe import engine_port
 from kdops.tui import start
 from kdops.tui.app import Dashboard
 
-SIZE = (132, 38)
+SIZE, HOST_SIZE = (132, 38), (190, 48)
 _FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
-_PROMPT = "Count from one to two hundred in words."
+_LOAD = """end=$(($(date +%s) + $2)); while [ $(date +%s) -lt $end ]; do
+  curl -sf -o /dev/null localhost:$1/generate -H 'content-type: application/json' -d "$3" || sleep 1
+done"""
+_REQUEST = """{"text": "One, two, three, four,",
+  "sampling_params": {"temperature": 0, "max_new_tokens": 600, "ignore_eos": true}}"""
 
 
 async def pictures(app: Dashboard, out: Path, seconds: float) -> None:
@@ -30,6 +36,7 @@ async def pictures(app: Dashboard, out: Path, seconds: float) -> None:
         app.action_diagnose()
         for view in ("fleet", "host", "journal", "ab"):
             app.action_view(view)
+            await pilot.resize_terminal(*(HOST_SIZE if view == "host" else SIZE))
             for _ in range(12):
                 await pilot.pause(0.25)
             save(app, out / f"tui-{view}.svg")
@@ -55,20 +62,20 @@ def main() -> None:
     seconds = float(sys.argv[3]) if len(sys.argv) > 3 else 60.0
     out.mkdir(parents=True, exist_ok=True)
     hosts = fleet.load(inventory).hosts
-    loop = 'end=$(($(date +%s) + $3)); while [ $(date +%s) -lt $end ]; do kdops generate $1 -i $2 "$4"; done'
-    load = [
-        subprocess.Popen(
-            ["bash", "-c", loop, "load", host.name, str(inventory), str(int(seconds) + 40), _PROMPT],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for host in hosts
-    ]
-    time.sleep(5)
+    load = [threading.Thread(target=requests, args=(host, seconds + 20)) for host in hosts]
+    for one in load:
+        one.start()
     app = start.live(hosts, 1.0, None, write=True, view="fleet", theme=None)
     asyncio.run(pictures(app, out, seconds))
-    for process in load:
-        process.wait()
+    for one in load:
+        one.join()
+
+
+def requests(host: Host, seconds: float) -> None:
+    """Keep one request running on the host for so long."""
+    with HostConnection(host) as connection:
+        argv = ["sh", "-c", _LOAD, "load", engine_port(host), str(int(seconds)), _REQUEST]
+        connection.run(argv, timeout=seconds + 60, check=True)
 
 
 if __name__ == "__main__":

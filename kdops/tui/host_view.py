@@ -73,6 +73,7 @@ class HostView(VerticalScroll, View):
         colours: Colours,
     ) -> None:
         """Draw one host as it is at `now`."""
+        self.set_class(not sample.gpus, "no-gpus")
         self.query_one("#host-head", Panel).show(about(sample, now, colours), grows=True)
         points = list(history.points)
         stale = sample.stale(now)

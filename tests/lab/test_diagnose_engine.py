@@ -1,7 +1,4 @@
-"""Faults put into a real engine, each named first by `kdops diagnose`: SGLang and its linear drafter.
-
-Eager mode is not among them: it is a CPU's only mode, so tests/unit/test_diagnose_rules.py has it.
-"""
+"""Faults put into a real engine, each named first by `kdops diagnose`: SGLang and its linear drafter."""
 
 from __future__ import annotations
 
@@ -147,6 +144,13 @@ def test_a_masked_first_slot_is_named(served):
 def test_a_prefix_cache_that_is_off_is_named(served):
     deploy(served, "engine_extra_args={disable-radix-cache: true}")
     assert ids(findings(served, "lab0"))[0] == "prefix-cache-off"
+
+
+def test_eager_mode_where_graphs_were_asked_for_is_named(served):
+    deploy(served, "engine_cuda_graph_decode=full")
+    done = kdops(served, "generate", "lab0", PROMPT, "--max-new-tokens", "400", timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert ids(findings(served, "lab0"))[0] == "eager-mode"
 
 
 def test_shuffled_weights_are_named(served):
