@@ -53,13 +53,16 @@ def _ok(text: str) -> tuple[str, Level]:
     return text, "ok"
 
 
+def _each(sample: Sample, value: Callable[[GpuSample], float | None]) -> list[float]:
+    return [one for gpu in sample.gpus if (one := value(gpu)) is not None]
+
+
 def _most(sample: Sample, value: Callable[[GpuSample], float | None]) -> float | None:
-    found = [one for gpu in sample.gpus if (one := value(gpu)) is not None]
-    return max(found, default=None)
+    return max(_each(sample, value), default=None)
 
 
 def _mean(sample: Sample, value: Callable[[GpuSample], float | None]) -> float | None:
-    found = [one for gpu in sample.gpus if (one := value(gpu)) is not None]
+    found = _each(sample, value)
     return sum(found) / len(found) if found else None
 
 
@@ -76,7 +79,7 @@ def _heat(sample: Sample) -> float | None:
 
 
 def _power(sample: Sample) -> float | None:
-    found = [gpu.power for gpu in sample.gpus if gpu.power is not None]
+    found = _each(sample, lambda gpu: gpu.power)
     return sum(found) if found else None
 
 

@@ -66,9 +66,7 @@ def prefix_cache_off(e: Evidence) -> tuple[Finding, ...]:
 
 def pool_below_context(e: Evidence) -> tuple[Finding, ...]:
     """The longest request that is allowed does not fit into the KV pool."""
-    told = e.settings.effective if e.settings and e.settings.effective else {}
-    pool = (e.journal.pool if e.journal else None) or positive(told.get("max_total_num_tokens"))
-    context = (e.journal.context if e.journal else None) or positive(told.get("context_length"))
+    pool, context = _sizes(e)
     if not pool or not context or pool >= context:
         return ()
     refused = e.journal.refused if e.journal else 0
@@ -89,10 +87,17 @@ def pool_below_context(e: Evidence) -> tuple[Finding, ...]:
     )
 
 
-def prediction_off(e: Evidence) -> tuple[Finding, ...]:
-    """The pool is not what the memory model predicted."""
+def _sizes(e: Evidence) -> tuple[int | None, int | None]:
+    """Return (KV pool, longest context) in tokens as the engine says them, in its journal or /server_info."""
     told = e.settings.effective if e.settings and e.settings.effective else {}
     pool = (e.journal.pool if e.journal else None) or positive(told.get("max_total_num_tokens"))
+    context = (e.journal.context if e.journal else None) or positive(told.get("context_length"))
+    return pool, context
+
+
+def prediction_off(e: Evidence) -> tuple[Finding, ...]:
+    """The pool is not what the memory model predicted."""
+    pool, _ = _sizes(e)
     if not pool or not e.predicted_pool or abs(pool / e.predicted_pool - 1) < _OFF:
         return ()
     return (
