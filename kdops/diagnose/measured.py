@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kdops.diagnose.evidence import Arm, GpuUse, Measurement, Stretch
 from kdops.fleet.profiles import BUILT_IN
@@ -64,27 +64,39 @@ def _stretches(run: str, name: str, raw: Mapping[str, Any]) -> Iterator[Stretch]
             )
 
 
+class _Sums(NamedTuple):
+    """Over requests: verify steps, accepted drafts, seconds of decoding, prompt tokens, cached ones."""
+
+    steps: float = 0
+    accepted: float = 0
+    seconds: float = 0
+    prompt: float = 0
+    cached: float = 0
+
+    def plus(self, other: _Sums) -> _Sums:
+        return _Sums(*(a + b for a, b in zip(self, other, strict=True)))
+
+
 def prefix_hits(samples: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[Stretch, ...]:
     """Return, for every arm and stage that had some, requests after a prefix hit and without one.
 
     samples: (arm, sample) as the load client wrote them.
     """
-    sums: dict[tuple[str, str, bool], list[float]] = {}
+    sums: dict[tuple[str, str, bool], _Sums] = {}
     for arm, sample in samples:
         meta, seconds = mapping(sample.get("meta")), _number(sample.get("decode_seconds"))
         steps, accepted = _whole(meta.get("spec_verify_ct")), _whole(meta.get("spec_num_correct_drafts"))
         prompt, cached = _whole(meta.get("prompt_tokens")), _whole(meta.get("cached_tokens"))
         if not steps or accepted is None or not prompt or cached is None or not seconds:
             continue
-        cell = sums.setdefault((arm, str(sample.get("stage")), cached > 0.5 * prompt), [0.0] * 5)
-        for i, value in enumerate((steps, accepted, seconds, prompt, cached)):
-            cell[i] += value
+        key = (arm, str(sample.get("stage")), cached > 0.5 * prompt)
+        sums[key] = sums.get(key, _Sums()).plus(_Sums(steps, accepted, seconds, prompt, cached))
     found = []
-    for (arm, stage, hit), (steps_, accepted_, seconds_, prompt_, cached_) in sums.items():
+    for (arm, stage, hit), total in sums.items():
         if (arm, stage, not hit) in sums:
-            al = 1 + accepted_ / steps_
-            speed = al * steps_ / seconds_
-            share = cached_ / prompt_ if hit else 0.0
+            al = 1 + total.accepted / total.steps
+            speed = al * total.steps / total.seconds
+            share = total.cached / total.prompt if hit else 0.0
             found.append(
                 Stretch("samples", 1000.0, speed, al, None, f"{stage}, prefix", arm, int(1000 * share))
             )

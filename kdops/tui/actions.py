@@ -20,6 +20,7 @@ from kdops.host import HostConnection, service
 from kdops.host.status import UnitState
 from kdops.observe import record
 from kdops.text import printable
+from kdops.tui.dialogs import Choice
 from kdops.tui.process import COMMAND, follow
 
 WHY = "from kdops tui"
@@ -62,9 +63,11 @@ class Prepared:
     ask: bool = True
 
 
-def choices(write: bool) -> list[tuple[str, str, str]]:
-    """Return (id, words, why not) of every action."""
-    return [(one.name, one.words, "needs --write" if one.changes and not write else "") for one in ACTIONS]
+def choices(write: bool) -> list[Choice]:
+    """Return every action; those that change a host need `write`."""
+    return [
+        Choice(one.name, one.words, "needs --write" if one.changes and not write else "") for one in ACTIONS
+    ]
 
 
 def prepare(name: str, host: Host, profile: str | None = None) -> Prepared:

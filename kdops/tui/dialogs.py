@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -22,8 +22,16 @@ from kdops.tui.top import all_keys
 _CLOSE = Binding("escape", "dismiss(None)", "close", show=False)
 
 
+class Choice(NamedTuple):
+    """One of a list. why_not: why it cannot be chosen, else ""."""
+
+    id: str
+    words: str
+    why_not: str = ""
+
+
 class Choose(ModalScreen[str | None]):
-    """A list; gives the id of what was chosen. choices: (id, words, why it cannot be chosen or "")."""
+    """A list; gives the id of what was chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         _CLOSE,
@@ -32,7 +40,7 @@ class Choose(ModalScreen[str | None]):
         Binding("k", "up", show=False),
     ]
 
-    def __init__(self, title: str, choices: Sequence[tuple[str, str, str]]) -> None:
+    def __init__(self, title: str, choices: Sequence[Choice]) -> None:
         super().__init__()
         self._title, self._choices = title, choices
 

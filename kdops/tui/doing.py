@@ -11,7 +11,7 @@ from kdops.fleet import profile_names
 from kdops.tui import actions
 from kdops.tui.actions import Prepared
 from kdops.tui.background import Background
-from kdops.tui.dialogs import Ask, Choose, Running, Tell
+from kdops.tui.dialogs import Ask, Choice, Choose, Running, Tell
 
 if TYPE_CHECKING:
     from kdops.tui.app import Dashboard
@@ -63,7 +63,9 @@ class Doing:
     def _profile(self, name: str) -> None:
         host = self._app.hosts[name]
         serving = self._app.samples[name].row.profile
-        listed = [(one, f"{one} (serves now)" if one == serving else one, "") for one in profile_names(host)]
+        listed = [
+            Choice(one, f"{one} (serves now)" if one == serving else one) for one in profile_names(host)
+        ]
 
         def then(chosen: str | None) -> None:
             if chosen:

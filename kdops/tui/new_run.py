@@ -22,7 +22,7 @@ from kdops.errors import ExitCode, KdopsError
 from kdops.fleet import Host, profile_names
 from kdops.text import printable
 from kdops.tui.actions import Prepared
-from kdops.tui.dialogs import Choose
+from kdops.tui.dialogs import Choice, Choose
 from kdops.tui.process import COMMAND, follow
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 _NO_VERDICT = (ExitCode.INCONCLUSIVE, ExitCode.NOT_LOSSLESS)
 _SUITES = (
-    ("full", "full: at least 4 starts an arm, a verdict", ""),
-    ("quick", "quick: 1 start an arm, exploratory, no verdict", ""),
+    Choice("full", "full: at least 4 starts an arm, a verdict"),
+    Choice("quick", "quick: 1 start an arm, exploratory, no verdict"),
 )
 
 

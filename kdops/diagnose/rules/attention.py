@@ -5,6 +5,7 @@ from __future__ import annotations
 from kdops.diagnose.evidence import Evidence
 from kdops.diagnose.finding import Confidence, Finding, Severity
 from kdops.diagnose.rules import slopes
+from kdops.diagnose.rules.ends import ends
 from kdops.diagnose.rules.slopes import Line
 
 _TIMES_FLOOR = 10
@@ -53,23 +54,12 @@ def step_time_growth(e: Evidence) -> tuple[Finding, ...]:
     """Steps become slower while one answer is written."""
     if not e.journal or not e.floor:
         return ()
-    worst = None
-    for generation in e.journal.generations:
-        quarter = len(generation) // 4
-        if quarter < 2 or generation[-1].tokens - generation[0].tokens < 1000:
-            continue
-        first = sum(w.step_time for w in generation[:quarter]) / quarter
-        last = sum(w.step_time for w in generation[-quarter:]) / quarter
-        slope = (last - first) / (generation[-1].tokens - generation[0].tokens)
-        if (
-            last > _GROWS * first
-            and slope > _TIMES_FLOOR * e.floor
-            and (not worst or last / first > worst[0])
-        ):
-            worst = (last / first, first, last, generation[0].tokens, generation[-1].tokens)
-    if worst is None:
+    found = [ends(generation, lambda w: w.step_time, 1000) for generation in e.journal.generations]
+    least = _TIMES_FLOOR * e.floor
+    steep = [s for s in found if s and s.growth > _GROWS and (s.last - s.first) / s.tokens > least]
+    if not steep:
         return ()
-    _, first, last, begin, end = worst
+    worst = max(steep, key=lambda one: one.growth)
     return (
         Finding(
             "step-time-growth",
@@ -79,7 +69,10 @@ def step_time_growth(e: Evidence) -> tuple[Finding, ...]:
             "the context grows with each token, and something in a step takes time for each of them",
             "see the finding on attention; a two-point measurement of 200 tokens cannot show it",
             f"kdops bench {e.host}",
-            (f"{first * 1e3:.1f} ms a step at {begin:,} tokens, {last * 1e3:.1f} ms at {end:,}",),
+            (
+                f"{worst.first * 1e3:.1f} ms a step at {worst.begin:,} tokens, "
+                f"{worst.last * 1e3:.1f} ms at {worst.end:,}",
+            ),
         ),
     )
 

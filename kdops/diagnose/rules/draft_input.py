@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from kdops.diagnose.evidence import Evidence
 from kdops.diagnose.finding import Confidence, Finding, Severity
+from kdops.diagnose.rules.ends import ends
 from kdops.diagnose.rules.positions import conditional, shares
 from kdops.diagnose.rules.slopes import speculating
 
@@ -156,12 +157,8 @@ def _mean(values: Sequence[float]) -> float:
 def other_logits(e: Evidence) -> tuple[Finding, ...]:
     """Acceptance decays over one long answer."""
     for generation in e.journal.generations if e.journal else ():
-        quarter = len(generation) // 4
-        if quarter < 2 or generation[-1].tokens - generation[0].tokens < 500:
-            continue
-        first = sum(w.acceptance_length or 1 for w in generation[:quarter]) / quarter
-        last = sum(w.acceptance_length or 1 for w in generation[-quarter:]) / quarter
-        if last > 1.15 or first < 1.5 * last:
+        al = ends(generation, lambda w: w.acceptance_length or 1, 500)
+        if al is None or al.last > 1.15 or al.first < 1.5 * al.last:
             continue
         return (
             Finding(
@@ -175,8 +172,8 @@ def other_logits(e: Evidence) -> tuple[Finding, ...]:
                 "plain decoding",
                 f"kdops bench {e.host}",
                 (
-                    f"AL {first:.2f} at first, {last:.2f} at the end of one generation of "
-                    f"{generation[-1].tokens - generation[0].tokens:,} tokens",
+                    f"AL {al.first:.2f} at first, {al.last:.2f} at the end of one generation of "
+                    f"{al.tokens:,} tokens",
                     *(("penalties were set",) if e.penalties else ()),
                 ),
                 ("a wrong draft input: the beginning of the answer is accepted",),
