@@ -50,6 +50,15 @@ def job(
     return json.dumps(document).encode()
 
 
+# A client that nobody listens to ends at its next line; its folder, with the prompts, goes with it.
+_RUN = 'nice -n 10 python3 -IB "$1/load.pyz" "$1/$2.json"; code=$?; rm -rf -- "$1"; exit $code'
+
+
+def command(folder: str, name: str) -> list[str]:
+    """Return what runs the load client in `folder` with the job `name`, and removes the folder."""
+    return ["sh", "-c", _RUN, "sh", folder, name]
+
+
 def run(connection: HostConnection, content: bytes) -> Iterator[Mapping[str, Any]]:
     """Run a job on the host and yield its documents as they come.
 
@@ -60,12 +69,7 @@ def run(connection: HostConnection, content: bytes) -> Iterator[Mapping[str, Any
     try:
         connection.upload(zipapp(), f"{folder}/load.pyz")
         connection.upload(content, f"{folder}/{name}.json", 0o600)
-        yield from parse(
-            connection.stream(
-                ["nice", "-n", "10", "python3", "-IB", f"{folder}/load.pyz", f"{folder}/{name}.json"]
-            ),
-            connection.host.name,
-        )
+        yield from parse(connection.stream(command(folder, name)), connection.host.name)
     finally:
         connection.run(["rm", "-rf", "--", folder])
 

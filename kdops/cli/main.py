@@ -123,8 +123,9 @@ def main() -> None:
     except Exception as error:
         if isinstance(error, OSError) and (known := _of_this_machine(error)):
             show_error(known)
-            # What stdout still holds cannot be written either; the flush at exit would make the code 120.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if error.errno in _FULL:
+                # What stdout still holds cannot be written either; the flush at exit would make the code 120.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(ExitCode.FAILED)
         say(f"error: kdops itself failed: {type(error).__name__}: {error}")
         say(f"  remedy: report {_crash_report()}")

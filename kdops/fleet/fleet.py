@@ -97,15 +97,15 @@ def _where(inventory: Path | None) -> Path:
         return next(
             (path for path in (Path("inventories"), config) if path.is_dir()), paths.data("inventories")
         )
-    if not (named.is_file() or named.is_dir()):
-        raise UsageError(
-            f"inventory {named} is no file or folder"
-            if named.exists()
-            else f"inventory {named} does not exist",
-            cause="-i names it" if inventory else "$KDOPS_INVENTORY names it",
-            remedy="name an Ansible inventory file, or a folder of them",
-        )
-    return named
+    who = "-i names it" if inventory else "$KDOPS_INVENTORY names it"
+    remedy = "name an Ansible inventory file, or a folder of them"
+    try:
+        if named.is_file() or named.is_dir():
+            return named
+        what = "is no file or folder" if named.exists() else "does not exist"
+    except OSError as error:  # too long a name, a folder that may not be looked into
+        what, who = "cannot be used", f"{who}: {error.strerror}"
+    raise UsageError(f"inventory {str(named)[:300]} {what}", cause=who, remedy=remedy)
 
 
 def _files(where: Path) -> tuple[Path, ...]:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdops.bench.client import job, parse, zipapp
+from kdops.bench.client import command, job, parse, zipapp
 from kdops.bench.workloads import Request, Stage
 from kdops.errors import KdopsError
 
@@ -102,6 +102,20 @@ def test_open_loop_requests_start_at_their_own_times(tmp_path: Path, replay: Any
     # Each takes 0.5 s: one after another the last would start after 3.5 s.
     assert 0.3 < found[-1]["began"] - found[0]["began"] < 2
     assert all(0 <= one["late"] < 2 for one in found)
+
+
+def test_a_client_that_nobody_listens_to_ends_and_leaves_nothing(tmp_path: Path, replay: Any) -> None:
+    folder = tmp_path / "kdops-load.x"
+    folder.mkdir()
+    (folder / "load.pyz").write_bytes(zipapp())
+    requests = tuple(Request(f"open/{i}", "hello", 41) for i in range(400))
+    stage = Stage("open-loop-20", requests, 8, tuple(0.05 * i for i in range(400)))
+    (folder / "job.json").write_bytes(job(replay(0.0, 4), "none", (stage,), gpus=False))
+    started = subprocess.Popen(command(str(folder), "job"), stdout=subprocess.PIPE)
+    assert started.stdout is not None and b"sample" in started.stdout.readline()
+    started.stdout.close()
+    assert started.wait(timeout=10) != 0, "twenty seconds of requests were to come"
+    assert not folder.exists()
 
 
 def test_margins_are_of_the_best_token_above_the_second(tmp_path: Path, replay: Any) -> None:

@@ -8,6 +8,7 @@ engine still has to do), reads the counters again. The last line tells what the 
 from __future__ import annotations
 
 import json
+import os
 import queue
 import sys
 import threading
@@ -27,9 +28,12 @@ _Pair = tuple[Mapping[str, Any], dict[str, Any]]
 def tell(document: Mapping[str, Any]) -> None:
     """Write one line, at once. A value that is no number (NaN) is written as null."""
     line = json.dumps(_finite(document), allow_nan=False)
-    with _lock:
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+    try:
+        with _lock:
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+    except BrokenPipeError:  # nobody listens any more: no thread may go on sending
+        os._exit(1)
 
 
 def _finite(value: Any) -> Any:
