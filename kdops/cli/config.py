@@ -118,8 +118,8 @@ def render(
     except OSError as error:
         raise UsageError(
             f"cannot write to {out}",
-            cause=f"{error.filename}: {error.strerror}",
-            remedy="name a folder that you may write to",
+            cause=f"{error.filename or out}: {error.strerror}",
+            remedy="name a folder that you may write to, on a disk with room",
         ) from None
     say(f"release {release.release_id}: {len(release.files)} files in {out}")
 

@@ -1,6 +1,8 @@
 """`kdops hosts`, `kdops config`, `kdops render` as a user meets them: streams, exit codes, words."""
 
+import errno
 import json
+import os
 import stat
 import sys
 from pathlib import Path
@@ -122,6 +124,16 @@ def test_render_writes_the_files_with_their_modes(kdops, tmp_path: Path) -> None
         "engine.env": 0o600,
         "manifest.json": 0o644,
     }
+
+
+def test_a_full_disk_names_the_folder(kdops, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as write(2) fails: without a name
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    code, out, err = kdops("render", "ct200", "--out", str(tmp_path / "out"))
+    assert (code, out) == (2, "")
+    assert f"cause:  {tmp_path}/out: No space left on device" in err and "with room" in err
 
 
 def test_no_setting_acts_on_the_terminal_but_it_arrives_as_written(kdops, tmp_path: Path) -> None:
