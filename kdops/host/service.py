@@ -18,6 +18,7 @@ from kdops.text import printable
 POLL_S = 0.5
 _LINK_S = 60.0
 _LAST_LINES = 3000
+_WAITS_TO_RESTART = "auto-restart"
 
 
 class Action(StrEnum):
@@ -87,6 +88,9 @@ def _start(
 ) -> Ended:
     # A start limit met earlier must not refuse a person's wish; this also sets NRestarts back to 0.
     connection.run(["systemctl", "reset-failed", unit.name])
+    if connection.run(["systemctl", "show", "-P", "SubState", unit.name]).text.strip() == _WAITS_TO_RESTART:
+        # A start would wait for systemd's own next try, and look like one.
+        verb = "restart"
     connection.run(["systemctl", verb, "--no-block", unit.name], check=True)
     state = _wait(connection, unit.name, lambda u: not u.job or _failed_once(u), progress)
     if state.active == "active" and not _failed_once(state):
@@ -98,7 +102,7 @@ def _start(
 
 def _failed_once(state: UnitState) -> bool:
     # The first failed start is the answer, although systemd may try again.
-    return state.sub == "auto-restart" or state.restarts > 0
+    return state.sub == _WAITS_TO_RESTART or state.restarts > 0
 
 
 def _wait(
