@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kdops import fleet
-from kdops.bench import stored
 from kdops.diagnose import counters, history, journal, known, measured, unit_text
 from kdops.diagnose.evidence import Change, Evidence, GpuUse, LastDeploy, Settings
 from kdops.errors import KdopsError, UsageError
@@ -16,7 +15,6 @@ from kdops.fleet.settings import values
 from kdops.guard.layout import ON_HOST
 from kdops.host import HostConnection, HostStatus, probe
 from kdops.loose import document
-from kdops.report.document import document as report_of
 from kdops.serving import metrics
 from kdops.store import Store, StoredRun
 
@@ -30,16 +28,20 @@ _MANIFEST = f'cat "{ON_HOST.releases}/$1/manifest.json" 2>/dev/null; true'
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A measurement: its report.json, its requests, and its host where an inventory here names it."""
+    """A measurement: its report.json, its host where an inventory here names it, its requests, each with
+    its arm."""
 
     document: Mapping[str, Any]
     host: Host | None
-    samples: Sequence[stored.Sample]
+    samples: Sequence[tuple[str, Mapping[str, Any]]]
 
 
 def run_of(one: StoredRun, store: Store, host: Host | None) -> Run:
     """Return a measurement in the store. Raises KdopsError when legs are missing."""
-    return Run(report_of(stored.result(one, store)), host, stored.samples(one, store))
+    from kdops.bench import stored  # with the report it brings scipy, which nobody waits for without a run
+    from kdops.report import document as reports
+
+    return Run(reports.document(stored.result(one, store)), host, stored.samples(one, store))
 
 
 def from_host(host: Host, connection: HostConnection, store: Store) -> Evidence:

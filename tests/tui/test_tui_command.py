@@ -108,6 +108,11 @@ def test_help_does_not_load_textual():
     assert subprocess.run([sys.executable, "-c", check], timeout=60).returncode == 0
 
 
+def test_the_first_frame_does_not_wait_for_statistics():
+    check = "import sys, kdops.tui.start; sys.exit('scipy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], timeout=60).returncode == 0
+
+
 def manifest(inventory: Path, **changes):
     (host,) = fleet.load(inventory).hosts
     running = json.loads(json.dumps(values(engine_config(host, "ddtree")))) | changes
