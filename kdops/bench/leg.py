@@ -88,7 +88,8 @@ def analyse(
             ]
             continue
         stage = str(sample["stage"])
-        ends = () if stage.startswith((LEVEL, OPEN_LOOP, CONTEXT)) else evidence.get("end_tokens") or ()
+        whole_text = stage == CONTEXT or stage.startswith((LEVEL, OPEN_LOOP))
+        ends = () if whole_text else evidence.get("end_tokens") or ()
         good.setdefault(stage, []).append((sample, useful(sample, accepted, ends)))
     outputs = {str(s["key"]): tuple(s["output_ids"]) for pairs in good.values() for s, _ in pairs}
     margins = {

@@ -39,6 +39,12 @@ def generate(
 
     if not prompt:
         raise UsageError("the prompt is empty", cause="SGLang needs a token", remedy="give some text")
+    try:
+        prompt.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            "the prompt is no text", cause=f"{error.reason}: it is no UTF-8", remedy="give UTF-8"
+        ) from None
     with HostConnection(load(inventory).one(name)) as connection:
         status = probe(connection)
         engine = status.engine

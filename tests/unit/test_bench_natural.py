@@ -95,6 +95,15 @@ def test_a_share_above_5_percent_is_a_finding_and_not_fatal() -> None:
     assert leg(sample([*SLOW, *FAST], end=42)).findings == ()
 
 
+@pytest.mark.parametrize(("stage", "length"), [("context-mine", 2), ("context", None)])
+def test_a_set_that_only_begins_like_the_context_sweep_ends_at_its_end(
+    stage: str, length: float | None
+) -> None:
+    made = leg({**sample([*SLOW, *FAST], end=11), "stage": stage})
+    rates = [sums.rate.acceptance_length for name, sums in made.stages.items() if name == stage]
+    assert rates == ([] if length is None else [length])
+
+
 def test_a_text_that_ends_at_once_cannot_be_timed() -> None:
     made = leg(sample([*SLOW, *FAST], end=0))
     assert made.stages == {}

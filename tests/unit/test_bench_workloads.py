@@ -81,6 +81,14 @@ def test_a_huge_file_gets_a_sentence(tmp_path: Path) -> None:
     assert "more than 256 MiB" in caught.value.cause
 
 
+def test_a_name_that_is_no_text_gets_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "mine\udcff.jsonl"
+    path.write_text('{"prompt": "x"}')
+    with pytest.raises(UsageError) as caught:
+        read(path)
+    assert "its name is no UTF-8" in caught.value.cause
+
+
 def test_a_device_gets_a_sentence() -> None:
     with pytest.raises(UsageError) as caught:
         read(Path("/dev/zero"))

@@ -67,6 +67,13 @@ def test_every_mistyped_command_has_a_cause_and_a_remedy(
     assert remedy == f"  remedy: {command} -h shows what it takes"
 
 
+def test_a_prompt_that_is_no_text_is_refused_before_a_host_is_asked() -> None:
+    command = [sys.executable, "-m", "kdops.cli.main", "generate", "lab0", b"half \xff", "-i", INVENTORIES]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "the prompt is no text" in result.stderr
+
+
 @pytest.mark.parametrize("words", [(), ("lab",)])
 def test_no_command_is_answered_with_the_help(words: tuple[str, ...]) -> None:
     result = kdops(*words)

@@ -23,6 +23,8 @@ def read(path: Path, chosen: Sampling | None = None) -> PromptSet:
 
     chosen: instead of theirs. Raises UsageError with the line that is wrong.
     """
+    if _HALF.search(path.stem):  # it is the set's name, in reports too
+        raise _wrong(path, "its name is no UTF-8: rename it")
     try:
         content = bytearray()
         for piece in pieces(path):  # its size says nothing of a pipe
