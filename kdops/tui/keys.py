@@ -12,6 +12,7 @@ from pathlib import Path
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys
 
 from kdops.errors import UsageError
+from kdops.files import require_regular
 from kdops.fleet.problems import nearest
 
 _RESERVED = ("ctrl+c", "ctrl+q", "ctrl+z")
@@ -100,6 +101,7 @@ def load(path: Path | None) -> Mapping[str, str]:
     if path is None or not path.exists():
         return {}
     try:
+        require_regular(path)
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(

@@ -115,11 +115,13 @@ def test_entries_are_as_they_were_written_or_left_out(tmp_path_factory, odd, whe
             datetime.fromtimestamp(entry.time)
 
 
-def test_a_pipe_or_a_device_is_no_recording(tmp_path):
+def test_a_pipe_or_a_device_holds_no_recording_and_no_keys(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
         with pytest.raises(UsageError, match="cannot read"):
             Replay(path)
+        with pytest.raises(UsageError, match="cannot be read"):
+            keys.load(path)
 
 
 def test_replay_keeps_time_and_begins_again(recorded):
