@@ -238,6 +238,7 @@ def _start(arm: Arm, setup: Setup, folder: Path) -> Server:
         "PYTHONPATH": path,
         "HF_HUB_OFFLINE": "1",
         **(EXACT if setup.exact else {}),
+        **({} if setup.graphs else {"KDTREE_EAGER_VERIFY": "1"}),
         **dict(setup.environment),
     }
     with log.open("wb") as output:

@@ -153,11 +153,14 @@ class Policy:
         """What a step did. seconds: its duration, None when other work was part of it. commits: mean over
         the requests, at every width up to the chosen one.
         """
-        index = self.widths.index(choice.rows)
-        if seconds is not None:
-            self._cells[choice.cell][index].add(seconds)
-        for wider in range(1, index + 1):
+        self.timed(choice, seconds)
+        for wider in range(1, self.widths.index(choice.rows) + 1):
             self._growth[wider].add(commits[wider], commits[wider - 1], self._step)
+
+    def timed(self, choice: Choice, seconds: float | None) -> None:
+        """The part of `observe` that a clock tells."""
+        if seconds is not None:
+            self._cells[choice.cell][self.widths.index(choice.rows)].add(seconds)
 
     def _take(self, cell: Cell, index: int, reason: Reason) -> Choice:
         time = self._cells[cell][index]

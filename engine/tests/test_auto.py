@@ -35,6 +35,23 @@ def choices(engine: Engine) -> dict[int, float]:
     return found
 
 
+def test_two_ranks_take_the_same_width_at_every_step(
+    engine_home: EngineHome, models: Path, tmp_path: Path, plain: Plain
+) -> None:
+    """The policy itself chooses, from two processes' clocks; the ranks compare every step."""
+    flags = speculative(models, "DDTREE", ddtree_budget="auto", chunked_prefill_size=64, tp_size=2)
+    environment = {"KDTREE_CHECK_RANKS": "1", "SGLANG_CPU_OMP_THREADS_BIND": "0|1"}
+    with start(engine_home, tmp_path, flags, **environment) as engine:
+        engine.await_ready()
+        answers = ask_all(engine, prompts(models))
+        assert [answer["output_ids"] for answer in answers] == plain.tokens
+        assert ask_special(engine, models) == plain.special
+        found = choices(engine)
+        assert set(found) <= WIDTHS
+        assert len(found) > 1
+        assert "invariant broken" not in engine.log.read_text()
+
+
 def plugged(home: EngineHome, folder: Path) -> EngineHome:
     """The same engine with the plugin installed that makes widths alternate."""
     info = folder / "kdtree_widths-0.dist-info"

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from kdtree_engine.agreed import AgreedPolicy, Exchange
 from kdtree_engine.batched import BatchedWalk
 from kdtree_engine.options import Options
 from kdtree_engine.policy import Choice, Policy, Reason, commits_within
@@ -30,8 +31,10 @@ class _Pending:
 class Budget:
     """Steps are launched and finish in the same order, with one or two under way."""
 
-    def __init__(self, options: Options) -> None:
-        self._policy = Policy(options.auto, options.block_size)
+    def __init__(self, options: Options, exchange: Exchange | None = None) -> None:
+        """exchange: gives the first rank's numbers for one's own (see `agreed`); None for a single rank."""
+        widths, block = options.auto, options.block_size
+        self._policy = AgreedPolicy(widths, block, exchange) if exchange else Policy(widths, block)
         self._pending: deque[_Pending] = deque()
         self._clean = False
         self._done_at = 0.0

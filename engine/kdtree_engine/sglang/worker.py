@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 from typing import TYPE_CHECKING, Any
@@ -61,7 +62,9 @@ class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
             self.captured = CapturedStep(self.options, self.counts, max(sizes), self.device)
             self.model_runner.capture_head_hooks.append(self.captured.target_head)
             self.model_runner.capture_tail_hooks.append(self.captured.target_tail)
-        self.budget = Budget(self.options) if self.options.auto else None
+        several = self.tp_group.world_size > 1
+        exchange = functools.partial(ranks.first_ranks, self.tp_group) if several else None
+        self.budget = Budget(self.options, exchange) if self.options.auto else None
         log.info("DDTREE ready: %s", self.options)
 
     def _expose(self, server_args: Any) -> Exposition | None:
@@ -125,6 +128,8 @@ class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
         prefix_lens = batch.seq_lens
         prefix_lens.record_stream(torch.get_device_module(self.device).current_stream())
         rows = self.options.budget if self.budget is None else self.budget.choose(batch)
+        if self.checks_ranks:
+            ranks.check_width(self.tp_group, rows, self.device)
         window = open_window(self, batch, prefix_lens, rows)
         tree, in_graph = self._trees(batch, window, prefix_lens)
         with self.widths.of(rows):

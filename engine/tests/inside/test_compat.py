@@ -224,9 +224,18 @@ def test_settings_that_registration_reads_exist() -> None:
         "decode_attention_backend",
         "prefill_attention_backend",
         "enable_deterministic_inference",
+        "attn_dp_size",
         "cuda_graph_config",
+        "disable_cuda_graph_padding",
         "enable_metrics",
+        "max_running_requests",
     } <= set(names)
+
+
+def test_a_group_of_ranks_names_its_first_and_its_connection_between_processors() -> None:
+    group = pkgutil.resolve_name("sglang.srt.distributed.parallel_state.GroupCoordinator")
+    assert isinstance(group.first_rank, property)
+    assert "self.cpu_group = cpu_group" in inspect.getsource(group.__init__)
 
 
 def test_penalties_lie_where_the_verify_step_reads_them() -> None:

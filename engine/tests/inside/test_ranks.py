@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import concurrent.futures
+import multiprocessing
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -91,6 +93,33 @@ def test_a_rank_that_takes_another_step_is_named(part: str, where: str) -> None:
         assert said.startswith(f"ranks [1] took another {part} than rank 0: ")
     where = "none"
     assert on_every_rank(one) == ["", ""]
+
+
+def test_a_rank_that_chose_another_width_is_named() -> None:
+    exchange = Exchange()
+
+    def one(rank: int) -> str:
+        with pytest.raises(ranks.RanksDifferError) as error:
+            ranks.check_width(exchange.group(rank), 8 + rank, "cpu")
+        return str(error.value)
+
+    assert on_every_rank(one) == ["ranks [1] took another width than rank 0: [[8], [9]]"] * 2
+
+
+def _own_process(rank: int, store: str) -> list[float]:
+    torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=RANKS)
+    group = SimpleNamespace(first_rank=0, cpu_group=torch.distributed.group.WORLD)
+    found = ranks.first_ranks(group, [rank + 0.25, float("nan")])
+    torch.distributed.destroy_process_group()
+    return found
+
+
+def test_every_rank_gets_the_first_ones_numbers(tmp_path: Path) -> None:
+    with multiprocessing.get_context("spawn").Pool(RANKS) as pool:
+        asked = [(rank, f"file://{tmp_path}/store") for rank in range(RANKS)]
+        for time, missing in pool.starmap(_own_process, asked, chunksize=1):
+            assert time == 0.25
+            assert missing != missing
 
 
 @pytest.mark.parametrize(

@@ -106,10 +106,18 @@ class Run:
         return self.tokens / self.milliseconds * min(self.fixed[rows] for rows in widths)
 
 
-def simulate(machine: Machine, text: Text, context: int, *, tokens: int = 5000, seed: int = 0) -> Run:
+def simulate(
+    machine: Machine,
+    text: Text,
+    context: int,
+    *,
+    tokens: int = 5000,
+    seed: int = 0,
+    policy: Policy | None = None,
+) -> Run:
     """One request at a time, results one step late; true times count, noisy ones are what the policy sees."""
     rng = random.Random(seed)
-    policy = Policy(WIDTHS, BLOCK)
+    policy = policy or Policy(WIDTHS, BLOCK)
     run = Run(0, 0, [], {})
     late: tuple[Choice, float, list[float]] | None = None
     sums = {rows: [0.0, 0.0] for rows in WIDTHS}
