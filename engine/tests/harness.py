@@ -16,7 +16,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ import pytest
 from kdops.deploy.engine import site_files
 
 CHECKOUT = Path(__file__).parents[2]
+REPLAY = Path(__file__).parent / "replay"
 READY_SECONDS = 240
 
 # Runs a command inside the lab's root file system, on this machine's network, temporary folder, checkout and
@@ -83,6 +84,18 @@ def make_home(site: Path) -> EngineHome:
     enter = ("unshare", "--mount", "--propagation", "private", "sh", "-c", _ENTER, "sh")
     bound = (str(CHECKOUT), sys.prefix, tempfile.gettempdir())
     return EngineHome((*enter, str(root), *bound, python), site)
+
+
+def plugged(home: EngineHome, folder: Path, plugin: str) -> EngineHome:
+    """The same engine with an SGLang plugin of replay/ installed beside it."""
+    info = folder / f"{plugin}-0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {plugin.replace('_', '-')}\nVersion: 0\n")
+    (info / "entry_points.txt").write_text(f"[sglang.srt.plugins]\n{plugin} = {plugin}:register\n")
+    (folder / f"{plugin}.py").write_text((REPLAY / f"{plugin}.py").read_text())
+    for entry in home.site.iterdir():
+        (folder / entry.name).symlink_to(entry)
+    return replace(home, site=folder)
 
 
 def free_port() -> int:

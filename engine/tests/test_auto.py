@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from harness import Engine, EngineHome, speculative, start
+from harness import Engine, EngineHome, plugged, speculative, start
 from test_equality import (
     BLOCK,
     Plain,
@@ -52,24 +51,11 @@ def test_two_ranks_take_the_same_width_at_every_step(
         assert "invariant broken" not in engine.log.read_text()
 
 
-def plugged(home: EngineHome, folder: Path) -> EngineHome:
-    """The same engine with the plugin installed that makes widths alternate."""
-    info = folder / "kdtree_widths-0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: kdtree-widths\nVersion: 0\n")
-    (info / "entry_points.txt").write_text("[sglang.srt.plugins]\nwidths = kdtree_widths:register\n")
-    source = Path(__file__).parent / "replay" / "kdtree_widths.py"
-    (folder / "kdtree_widths.py").write_text(source.read_text())
-    for entry in home.site.iterdir():
-        (folder / entry.name).symlink_to(entry)
-    return replace(home, site=folder)
-
-
 @pytest.mark.parametrize("page_size", [1, 16])
 def test_tokens_stay_the_same_while_the_width_changes(
     engine_home: EngineHome, models: Path, tmp_path: Path, plain: Plain, page_size: int
 ) -> None:
-    home = plugged(engine_home, tmp_path / "site")
+    home = plugged(engine_home, tmp_path / "site", "kdtree_widths")
     flags = speculative(models, "DDTREE", ddtree_budget="auto", chunked_prefill_size=64, page_size=page_size)
     with start(home, tmp_path, flags, KDTREE_WIDTHS="1") as engine:
         engine.await_ready()

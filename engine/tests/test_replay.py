@@ -4,54 +4,51 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from harness import EngineHome, speculative, start, tiny_pair
+from harness import REPLAY, EngineHome, plugged, speculative, start, tiny_pair
 from test_equality import acceptance_length, ask_all, check_steps, prompts
 
 pytestmark = [pytest.mark.engine, pytest.mark.matrix]
-REPLAY = Path(__file__).parent / "replay"
 
 
-def replaying(home: EngineHome, folder: Path) -> EngineHome:
-    """The same engine with the replay plugin installed beside it."""
-    info = folder / "kdtree_replay-0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: kdtree-replay\nVersion: 0\n")
-    (info / "entry_points.txt").write_text("[sglang.srt.plugins]\nreplay = kdtree_replay:register\n")
-    (folder / "kdtree_replay.py").write_text((REPLAY / "kdtree_replay.py").read_text())
-    for entry in home.site.iterdir():
-        (folder / entry.name).symlink_to(entry)
-    return replace(home, site=folder)
-
-
-def test_llama_under_a_replayed_draft(engine_home: EngineHome, models: Path, tmp_path: Path) -> None:
-    llama = tmp_path / "llama"
+@pytest.mark.parametrize("family", ["llama", "deepseek"])
+def test_another_family_under_a_replayed_draft(
+    engine_home: EngineHome, models: Path, tmp_path: Path, family: str
+) -> None:
+    """Grouped heads, and latent attention with experts. The drafter itself knows neither: what DFLASH drafts
+    is wrong, what DDTREE drafts is replayed."""
+    target = tmp_path / family
     subprocess.run(
-        [*engine_home.python, str(REPLAY / "make_llama.py"), str(models / "target"), str(llama)],
+        [*engine_home.python, str(REPLAY / f"make_{family}.py"), str(models / "target"), str(target)],
         env=engine_home.environment(),
         check=True,
     )
     asked = prompts(models)[:12]
-    plain_folder, tree_folder = tmp_path / "plain", tmp_path / "tree"
-    plain_folder.mkdir()
-    tree_folder.mkdir()
-    with start(engine_home, plain_folder, {**tiny_pair(models), "model-path": str(llama)}) as engine:
+    usual = {"chunked_prefill_size": 64, "page_size": 16}
+    folders = [tmp_path / name for name in ("plain", "linear", "tree")]
+    for folder in folders:
+        folder.mkdir()
+    home = plugged(engine_home, tmp_path / "site", "kdtree_replay")
+    flags = {**tiny_pair(models, **usual), "model-path": str(target)}
+    with start(home, folders[0], flags) as engine:
         engine.await_ready()
         expected = [answer["output_ids"] for answer in ask_all(engine, asked)]
         tokenized = [
             json.loads(engine.request("/tokenize", {"prompt": text})[1])["tokens"] for text, _ in asked
         ]
     assert len({tuple(tokens) for tokens in expected}) > 6
+
+    flags = {**speculative(models, "DFLASH", **usual), "model-path": str(target)}
+    with start(home, folders[1], flags) as engine:
+        engine.await_ready()
+        assert [answer["output_ids"] for answer in ask_all(engine, asked)] == expected
+
     records = tmp_path / "records.json"
     records.write_text(json.dumps(list(zip(tokenized, expected, strict=True))))
-
-    home = replaying(engine_home, tmp_path / "site")
-    flags = speculative(models, "DDTREE", ddtree_budget=24, page_size=16)
-    environment = {"KDTREE_REPLAY": str(records)}
-    with start(home, tree_folder, {**flags, "model-path": str(llama)}, **environment) as engine:
+    flags = {**speculative(models, "DDTREE", ddtree_budget=24, **usual), "model-path": str(target)}
+    with start(home, folders[2], flags, KDTREE_REPLAY=str(records)) as engine:
         engine.await_ready()
         answers = ask_all(engine, asked)
         assert [answer["output_ids"] for answer in answers] == expected
