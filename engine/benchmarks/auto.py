@@ -9,49 +9,41 @@ fp32. --sets: decoded tokens/s of plain decoding, DFLASH, every fixed width and 
 
 from __future__ import annotations
 
-import argparse
 import concurrent.futures
-import datetime
 import itertools
 import json
-import math
-import os
 import re
 import sys
-import tempfile
-import time
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from equality import Results, compare, prompts
-from gpu_servers import CHECKOUT, PAIR, Arm, Server, Setup, arms, serving, stop_in_time
-from steps import alone
-from transformers import AutoTokenizer
+from equality import CELLS, CHECKED, compare, verdict
+from runs import Results, options, planned, prompts, running, speculation, tokenizer, wait_for
+from servers import (
+    AUTO,
+    AUTOREGRESSIVE,
+    CHECKOUT,
+    Server,
+    Setup,
+    Wave,
+    alone,
+    arms,
+    install,
+    plugin_site,
+    serving,
+)
 
-AUTO = Arm("ddtree-auto", "DDTREE", ("--ddtree-budget=auto",))
-FIXED = ("autoregressive", "dflash", "ddtree-8", "ddtree-16", "ddtree-32")
-SET_PROMPTS, SET_TOKENS, LONG_CONTEXT, EQUAL_TOKENS = 3, 320, 6000, 160
-METRICS = ("--enable-metrics",)
-
-
-def install_plugin(folder: Path, name: str) -> None:
-    """Let SGLang find a plugin of tests/replay; each is off unless its environment variable is set."""
-    info = folder / f"{name}-0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: 0\n")
-    (info / "entry_points.txt").write_text(f"[sglang.srt.plugins]\n{name} = {name}:register\n")
-    source = CHECKOUT / "engine" / "tests" / "replay" / f"{name}.py"
-    (folder / source.name).symlink_to(source)
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+ARMS = ("ddtree-auto", "autoregressive", "dflash", "ddtree-8", "ddtree-16", "ddtree-32")
+SET_PROMPTS, LONG_CONTEXT, EQUAL_TOKENS = 3, 6000, 160
+METRICS = (("enable-metrics", True),)
+WIDTHS = CHECKOUT / "engine" / "tests" / "replay" / "kdtree_widths.py"
 
 
 def choices(server: Server) -> dict[str, float]:
     """Rounds by width and reason since the start, from /metrics."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=30) as answer:
-        text = answer.read().decode()
     found: dict[str, float] = {}
+    text = server.request("metrics").decode()
     for labels, count in re.findall(r"^kdtree_budget_choice_total\{(.*)\} (\S+)$", text, re.MULTILINE):
         values = dict(re.findall(r'(\w+)="([^"]*)"', labels))
         name = f"{values['budget']} {values['reason']}"
@@ -65,16 +57,21 @@ def ask(server: Server, asked: Sequence[Sequence[int]], at_once: int) -> list[di
         return list(pool.map(lambda ids: server.generate(ids, EQUAL_TOKENS), asked))
 
 
-def run_equal(results: Results, folder: Path) -> None:
-    """All servers at once; auto with pages of 1 and 64, one and eight requests at once."""
-    alternate = (("KDTREE_WIDTHS", "1"),)
-    wanted = [(arms(["autoregressive"])[0], Setup(batches=(1, 8)))]
-    for page in (1, 64):
-        setup = Setup(page=page, batches=(1, 8), extra=METRICS, environment=alternate)
-        wanted.append((AUTO, setup))
-    with serving(wanted, folder) as servers:
+def equal_wave(tp: int, device: str) -> Wave:
+    """Plain decoding, and auto with pages of 1 and 64."""
+    how: dict[str, Any] = {"batches": (1, 8), "tp": tp, "device": device}
+    alternating = {"extra": METRICS, "environment": (("KDTREE_WIDTHS", "1"), *CHECKED)}
+    trees = [(AUTO, Setup(page=page, **how, **alternating)) for page in (1, 64)]
+    return [(AUTOREGRESSIVE, Setup(**how)), *trees]
+
+
+def run_equal(results: Results, wave: Wave, folder: Path, cells: Sequence[tuple[int, int]]) -> int:
+    """All servers at once, one and eight requests at once; the servers that did not come up."""
+    for _, setup in wave:
+        install(plugin_site(setup, folder), "kdtree_widths", {"kdtree_widths": "kdtree_widths"}, [WIDTHS])
+    with serving(wave, folder) as servers:
         plain = next((server for server in servers if server.arm.algorithm is None), None)
-        for context, at_once in itertools.product((100, 4000), (1, 8)) if plain else ():
+        for context, at_once in cells if plain else ():
             asked = prompts(context)
             expected = ask(plain, asked, at_once)
             for server in servers:
@@ -82,55 +79,52 @@ def run_equal(results: Results, folder: Path) -> None:
                     name = f"equal/{AUTO.name}/{server.setup}/context{context}/concurrency{at_once}"
                     found = compare(expected, ask(server, asked, at_once))
                     results.put(name, found | {"choices": choices(server)})
+        return len(wave) - len(servers)
 
 
 def sets() -> dict[str, list[list[int]]]:
     """Token ids of the prompts of each set; the long context is padded with its own text."""
-    tokenizer = AutoTokenizer.from_pretrained(PAIR / "target")
+    encode = tokenizer()
     source = CHECKOUT / "kdops" / "bench" / "workloads" / "kdops-1.json"
     found = {}
     for name, content in json.loads(source.read_text()).items():
-        texts = content["prompts"][:SET_PROMPTS]
+        pieces = [encode(text)["input_ids"] for text in content["prompts"][:SET_PROMPTS]]
         if content.get("pad_to"):
-            pieces = [tokenizer(text)["input_ids"] for text in texts]
-            found[name] = [(ids * (LONG_CONTEXT // len(ids) + 1))[:LONG_CONTEXT] for ids in pieces]
-        else:
-            found[name] = [tokenizer(text)["input_ids"] for text in texts]
+            pieces = [(ids * (LONG_CONTEXT // len(ids) + 1))[:LONG_CONTEXT] for ids in pieces]
+        found[name] = pieces
     return found
 
 
-def decoded_per_second(server: Server, asked: Sequence[Sequence[int]]) -> dict[str, Any]:
+def decoded_per_second(server: Server, asked: Sequence[Sequence[int]], length: int) -> dict[str, Any]:
     """Tokens per second after prefill, and the acceptance length of the verify steps."""
-    took, tokens, steps, accepted = 0.0, 0, 0, 0
+    took, metas = 0.0, []
     for ids in asked:
         server.generate(ids, 1)  # the prefix is cached from here on
         first = server.generate(ids, 2)["meta_info"]["e2e_latency"]
-        meta = server.generate(ids, SET_TOKENS)["meta_info"]
+        meta = server.generate(ids, length)["meta_info"]
         took += meta["e2e_latency"] - first
-        tokens += SET_TOKENS - 2
-        steps += meta.get("spec_verify_ct", 0)
-        accepted += meta.get("spec_num_correct_drafts", 0)
-    length = round(1 + accepted / steps, 3) if steps else None
-    return {"tokens_per_second": round(tokens / took, 1), "acceptance_length": length, "verify_steps": steps}
+        metas.append(meta)
+    return {"tokens_per_second": round(len(asked) * (length - 2) / took, 1), **speculation(metas)}
 
 
-def run_sets(results: Results, folder: Path, after: Path | None) -> None:
-    """after: the servers start now and are measured once this file exists."""
-    setup = Setup(exact=False, batches=(1, 8), extra=METRICS)
+def run_sets(results: Results, wave: Wave, folder: Path, after: Path | None, length: int) -> int:
+    """after: the servers start now and are measured once this file exists. The servers that did not come
+    up.
+    """
     asked = sets()
-    with serving([(arm, setup) for arm in (AUTO, *arms(FIXED))], folder) as servers:
-        while after is not None and not after.exists():
-            time.sleep(0.2)
+    with serving(wave, folder) as servers:
+        wait_for(after)
         for (name, ids), server in itertools.product(asked.items(), servers):
             with alone(server, servers):
-                decoded_per_second(server, ids[:1])
-                results.put(f"sets/{name}/{server.arm.name}", decoded_per_second(server, ids))
+                decoded_per_second(server, ids[:1], length)
+                results.put(f"sets/{name}/{server.arm.name}", decoded_per_second(server, ids, length))
                 if server.arm is AUTO:
                     results.put("sets/choices", choices(server))
+        missing = len(wave) - len(servers)
     for name in asked:
         rates = {
             arm: results.cells[f"sets/{name}/{arm}"]["tokens_per_second"]
-            for arm in (*FIXED, AUTO.name)
+            for arm in ARMS
             if f"sets/{name}/{arm}" in results.cells
         }
         if AUTO.name not in rates or len(rates) < 2:
@@ -142,31 +136,28 @@ def run_sets(results: Results, folder: Path, after: Path | None) -> None:
         if simple:
             ratios["over_chain_or_plain"] = round(auto / max(simple), 3)
         results.put(f"sets/{name}/ratio", ratios)
+    return missing
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("results", type=Path)
-    parser.add_argument("--equal", action="store_true")
-    parser.add_argument("--sets", action="store_true")
+    parser = options(__doc__, arms=ARMS, cells=CELLS)
+    parser.add_argument("--equal", action="store_true", help="in --cells")
+    parser.add_argument("--sets", action="store_true", help="with --arms")
+    parser.add_argument("--tokens", type=int, default=320, help="of an answer in the sets")
     parser.add_argument("--after", type=Path, help="start servers now, measure the sets once this exists")
-    parser.add_argument("--logs", type=Path, help="folder for the servers' logs")
-    parser.add_argument("--commit", default="", help="noted in the results")
-    parser.add_argument("--deadline", type=float, default=math.inf, help="stop before this time (time.time)")
     asked = parser.parse_args(arguments)
-    if math.isfinite(asked.deadline):
-        stop_in_time(asked.deadline)
-    results = Results(asked.results)
-    results.put("about", {"commit": asked.commit, "date": f"{datetime.datetime.now():%Y-%m-%d %H:%M}"})
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = asked.logs or Path(temporary)
-        install_plugin(Path(temporary) / "plugin", "kdtree_widths")
-        folder.mkdir(parents=True, exist_ok=True)
-        if asked.equal:
-            run_equal(results, folder)
-        if asked.sets:
-            run_sets(results, folder, asked.after)
-    return 1 if any(cell.get("equal") is False for cell in results.cells.values()) else 0
+    timed = Setup(exact=False, batches=(1, 8), tp=asked.tp, device=asked.device, extra=METRICS)
+    equal = equal_wave(asked.tp, asked.device) if asked.equal else []
+    fast = [(arm, timed) for arm in arms(asked.arms)] if asked.sets else []
+    if asked.plan:
+        return planned([equal, fast])
+    missing = 0
+    with running(asked) as (results, folder):
+        if equal:
+            missing += run_equal(results, equal, folder, asked.cells)
+        if fast:
+            missing += run_sets(results, fast, folder, asked.after, asked.tokens)
+    return verdict(results, missing)
 
 
 if __name__ == "__main__":

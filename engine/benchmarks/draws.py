@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from gpu_servers import Server
+from servers import Server
 
 PROMPTS, SAMPLES, AT_ONCE, TOKENS, TOPK = 4, 6400, 64, 3, 8
 REQUESTS_AT_ONCE = 4
@@ -19,8 +19,8 @@ SIGNIFICANT = 0.001
 Counts = list[dict[str, int]]  # for each prompt, how often which tokens came
 
 
-def count(server: Server, prompts: Sequence[list[int]]) -> Counts:
-    """SAMPLES answers of TOKENS tokens to each of PROMPTS prompts: 25,600 draws in all."""
+def count(server: Server, prompts: Sequence[list[int]], samples: int = SAMPLES) -> Counts:
+    """`samples` answers of TOKENS tokens to each of PROMPTS prompts: 25,600 draws in all by default."""
 
     def ask(ids: list[int]) -> list[dict[str, Any]]:
         answers: list[dict[str, Any]] = server.generate(ids, TOKENS, temperature=1.0, top_k=TOPK, n=AT_ONCE)
@@ -29,7 +29,7 @@ def count(server: Server, prompts: Sequence[list[int]]) -> Counts:
     found = []
     for ids in prompts[:PROMPTS]:
         with concurrent.futures.ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-            answers = itertools.chain.from_iterable(pool.map(ask, [ids] * (SAMPLES // AT_ONCE)))
+            answers = itertools.chain.from_iterable(pool.map(ask, [ids] * -(-samples // AT_ONCE)))
             drawn = [" ".join(map(str, answer["output_ids"])) for answer in answers]
         found.append(dict(collections.Counter(drawn)))
     return found

@@ -2,15 +2,13 @@
 
     python engine/benchmarks/mla_steps.py RESULTS.json [--contexts 8192 65536 180000]
 
-DeepSeek-V3's shape with few layers and one GPU's heads (mla_model.py). SGLANG_SIMULATE_ACC_LEN fixes
+DeepSeek-V3's shape with few layers and one GPU's heads (dummy_model.py). SGLANG_SIMULATE_ACC_LEN fixes
 the commit length. A step time is the difference of two generation lengths over the same prompt, whose
 prefix is cached, so prefill cancels. GPU busy is NVML's share of time in which a kernel ran.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import random
 import statistics
@@ -21,22 +19,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gpu_servers import PAIR, Arm, Server, Setup, serving
-from mla_model import BLOCK, LAYERS, VOCABULARY, write_models
+from dummy_model import BLOCK, LAYERS, VOCABULARY, write_latent
+from runs import options, planned, running
+from servers import Arm, Server, Setup, Wave, serving
 
 COMMIT, RUNS = 4, 3
 FLAGS = (
-    f"--tokenizer-path={PAIR / 'target'}", "--load-format=dummy", "--mem-fraction-static=0.3",
-    "--max-total-tokens=270000", "--max-running-requests=2", "--context-length=200000",
-    "--chunked-prefill-size=16384", "--disable-shared-experts-fusion",
-)  # fmt: skip
-DRAFT = (f"--speculative-dflash-block-size={BLOCK}", "--speculative-draft-window-size=2048")
+    ("load-format", "dummy"),
+    ("mem-fraction-static", 0.3),
+    ("max-total-tokens", 270_000),
+    ("max-running-requests", 2),
+    ("context-length", 200_000),
+    ("chunked-prefill-size", 16_384),
+    ("disable-shared-experts-fusion", True),
+)
+DRAFT = (("speculative-dflash-block-size", BLOCK), ("speculative-draft-window-size", 2048))
 ARMS = ("dflash-stock", "dflash-kdtree", "plain-stock", "plain-kdtree")
 
 
-def wave(names: Sequence[str], folder: Path) -> list[tuple[Arm, Setup]]:
+def wave(names: Sequence[str], folder: Path, **how: Any) -> Wave:
     """Arm and set-up of each name: the algorithm, then the attention."""
-    target, drafter = write_models(folder / "models")
+    target, drafter = write_latent(folder / "models")
     made = []
     for name in names:
         algorithm, attention = name.split("-")
@@ -46,7 +49,7 @@ def wave(names: Sequence[str], folder: Path) -> list[tuple[Arm, Setup]]:
         if speculative:
             environment.append(("SGLANG_SIMULATE_ACC_LEN", str(COMMIT)))
         setup = Setup(
-            exact=False, batches=(1,), target=target, drafter=drafter, extra=FLAGS,
+            **how, exact=False, batches=(1,), target=target, drafter=drafter, extra=FLAGS,
             environment=tuple(environment),
         )  # fmt: skip
         made.append((arm, setup))
@@ -97,34 +100,29 @@ def slope(steps: dict[int, float]) -> float:
     return round((steps[high] - steps[low]) / max(high - low, 1) * 1000 / LAYERS, 5)
 
 
-def report(path: Path, cells: dict[str, dict[int, Any]]) -> None:
-    """Rewrite the results file."""
-    slopes = {arm: slope({c: cell["step_ms"] for c, cell in found.items()}) for arm, found in cells.items()}
-    about = {"layers": LAYERS, "commit_length": COMMIT, "slope_ms_per_1000_tokens_per_layer": slopes}
-    path.write_text(json.dumps(about | cells, indent=1) + "\n")
-
-
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("results", type=Path)
+    parser = options(__doc__)
     parser.add_argument("--contexts", nargs="+", type=int, default=[8192, 65536, 180_000])
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=ARMS)
-    parser.add_argument("--logs", type=Path, help="folder for the servers' logs")
     asked = parser.parse_args(arguments)
-    folder = asked.logs or Path(tempfile.mkdtemp())
-    folder.mkdir(parents=True, exist_ok=True)
+    how = {"tp": asked.tp, "device": asked.device}
+    if asked.plan:
+        with tempfile.TemporaryDirectory() as temporary:
+            return planned([wave(asked.arms, Path(temporary), **how)])
     draw = random.Random(1)
     ids = [draw.randrange(4, VOCABULARY) for _ in range(max(asked.contexts))]
-    cells: dict[str, dict[int, Any]] = {}
-    with serving(wave(asked.arms, folder), folder) as up:
+    times: dict[str, dict[int, float]] = {}
+    with running(asked) as (results, folder), serving(wave(asked.arms, folder, **how), folder) as up:
         for context in asked.contexts:
             for server in up:
                 steps_and_seconds(server, ids[:context], 1)
             for server in up:
-                found = measure(server, ids[:context])
-                cells.setdefault(server.arm.name, {})[context] = found
-                print(server.arm.name, context, found, flush=True)
-                report(asked.results, cells)
+                name, found = server.arm.name, measure(server, ids[:context])
+                results.put(name, results.cells.get(name, {}) | {str(context): found})
+                times.setdefault(name, {})[context] = found["step_ms"]
+                slopes = {arm: slope(steps) for arm, steps in times.items()}
+                results.put("slope_ms_per_1000_tokens_per_layer", slopes)
+        results.put("model", {"layers": LAYERS, "commit_length": COMMIT})
     return 0 if len(up) == len(asked.arms) else 1
 
 

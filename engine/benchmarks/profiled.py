@@ -6,12 +6,11 @@ import collections
 import gzip
 import json
 import time
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gpu_servers import Server
+from servers import Server
 
 WAIT_SECONDS, TOP = 60.0, 12
 COLLECTIVES = ("nccl", "all_reduce", "allreduce", "all_gather", "allgather", "cross_device")
@@ -49,9 +48,9 @@ def profile(server: Server, ids: list[int], tokens: int, folder: Path) -> list[d
     """One summary for each rank. Raises TimeoutError when a trace does not come."""
     folder.mkdir(parents=True, exist_ok=True)
     server.generate(ids, tokens)
-    _post(server, "start_profile", {"output_dir": str(folder), "activities": ["CPU", "GPU"]})
+    server.request("start_profile", {"output_dir": str(folder), "activities": ["CPU", "GPU"]})
     meta = server.generate(ids, tokens)["meta_info"]
-    _post(server, "stop_profile", {})
+    server.request("stop_profile", {})
     steps = meta.get("spec_verify_ct") or tokens - 1
     deadline = time.monotonic() + WAIT_SECONDS
     while len(paths := sorted(folder.rglob("*.trace.json.gz"))) < server.setup.tp:
@@ -77,13 +76,3 @@ def _events(path: Path) -> list[dict[str, Any]] | None:
     except (EOFError, gzip.BadGzipFile, json.JSONDecodeError):
         return None
     return events
-
-
-def _post(server: Server, path: str, body: dict[str, Any]) -> None:
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{server.port}/{path}",
-        json.dumps(body).encode(),
-        {"content-type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=WAIT_SECONDS):
-        pass

@@ -5,70 +5,50 @@ python engine/benchmarks/rank_loss.py RESULTS.json --tp 2
 
 from __future__ import annotations
 
-import argparse
 import contextlib
+import importlib.util
 import json
 import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from equality import Results
-from gpu_servers import PAIR, READY_SECONDS, Arm, Server, Setup, free_port, plugin_site, stop_in_time
+from runs import options, planned, running
+from servers import READY_SECONDS, Server, Setup, ddtree, flags, free_port, start
 
 WATCHDOG_SECONDS = 30.0
+ARM = ddtree(16)
 
 
-def launch(folder: Path, tp: int) -> Server:
-    """The launcher, as the unit starts it, with the tiny pair in bf16 and a tree of 16 rows."""
-    folder.mkdir(parents=True, exist_ok=True)
-    port = free_port()
-    flags = {
-        "model-path": str(PAIR / "target"),
-        "speculative-algorithm": "DDTREE",
-        "speculative-draft-model-path": str(PAIR / "drafter"),
-        "ddtree-budget": 16,
-        "tp-size": tp,
-        "disable-custom-all-reduce": True,
-        "attention-backend": "triton",
-        "sampling-backend": "pytorch",
-        "mem-fraction-static": 0.5,
-        "max-total-tokens": 65536,
-        "max-running-requests": 8,
-        "cuda-graph-bs-decode": [1, 8],
-        "cuda-graph-backend-prefill": "disabled",
-        "port": port,
-    }
-    config = folder / "launch.yaml"
-    config.write_text(json.dumps(flags))
-    site = plugin_site(folder / "site", exact=False)
-    path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))
-    variables = {"PYTHONPATH": path, "RUNTIME_DIRECTORY": str(folder)}
-    log = folder / "launcher.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "kdtree_engine.serve", "--config", str(config)],
-            env={**os.environ, **variables, "WATCHDOG_USEC": str(int(WATCHDOG_SECONDS * 1e6))},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    return Server(Arm("launcher"), Setup(tp=tp), port, process, log)
-
-
-def until_ready(server: Server) -> None:
-    """Wait for the launcher's own word. Raises RuntimeError when it ends before."""
-    deadline = time.monotonic() + READY_SECONDS
-    while "kdtree: ready" not in server.log.read_text(errors="replace"):
-        if server.process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"the launcher did not get ready:\n{server.tail()}")
-        time.sleep(0.2)
+@contextlib.contextmanager
+def launched(setup: Setup, folder: Path) -> Iterator[Server]:
+    """The launcher, as the unit starts it, once it says that it is ready. Raises RuntimeError when it ends
+    before.
+    """
+    folder.mkdir(parents=True)
+    port, config = free_port(), folder / "launch.yaml"
+    # SGLang's warm-up is what the launcher waits for.
+    named = flags(ARM, setup) | {"port": port}
+    del named["skip-server-warmup"]
+    config.write_text(json.dumps(named))  # JSON is YAML
+    own = {"RUNTIME_DIRECTORY": str(folder), "WATCHDOG_USEC": str(int(WATCHDOG_SECONDS * 1e6))}
+    setup = replace(setup, environment=tuple(own.items()))
+    command = ["-m", "kdtree_engine.serve", "--config", str(config)]
+    server = start(ARM, setup, folder, command, port, folder / "launcher.log")
+    try:
+        deadline = time.monotonic() + READY_SECONDS
+        while "kdtree: ready" not in server.log.read_text(errors="replace"):
+            if server.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the launcher did not get ready:\n{server.tail()}")
+            time.sleep(0.2)
+        yield server
+    finally:
+        server.stop()
 
 
 def rank_process(rank: int, launcher: int) -> int:
@@ -82,20 +62,16 @@ def rank_process(rank: int, launcher: int) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("results", type=Path)
-    parser.add_argument("--tp", type=int, default=2)
-    parser.add_argument("--logs", type=Path, help="folder for the launcher's logs")
-    parser.add_argument("--deadline", type=float, default=0.0, help="stop before this time (time.time)")
+    parser = options(__doc__)
+    parser.set_defaults(tp=2)
     asked = parser.parse_args(arguments)
-    if asked.deadline:
-        stop_in_time(asked.deadline)
-    results = Results(asked.results)
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = asked.logs or Path(temporary)
-        server = launch(folder / "killed", asked.tp)
-        try:
-            until_ready(server)
+    setup = Setup(exact=False, batches=(1, 8), tp=asked.tp, device=asked.device)
+    if asked.plan:
+        return planned([[(ARM, setup)]])
+    if importlib.util.find_spec("sdnotify") is None:
+        parser.error("the launcher needs sdnotify: install it, or put a release's site/ on PYTHONPATH")
+    with running(asked) as (results, folder):
+        with launched(setup, folder / "killed") as server:
 
             def long_request() -> None:
                 with contextlib.suppress(OSError, ValueError):
@@ -107,25 +83,17 @@ def main(arguments: Sequence[str]) -> int:
             os.kill(rank_process(last, server.process.pid), signal.SIGKILL)
             began = time.monotonic()
             code = server.process.wait(2 * WATCHDOG_SECONDS)
-            results.put(
-                "rank killed mid-request",
-                {
-                    "rank": last,
-                    "exit_code": code,
-                    "seconds": round(time.monotonic() - began, 2),
-                    "watchdog_seconds": WATCHDOG_SECONDS,
-                    "last_line": server.tail(1),
-                },
-            )
-        finally:
-            server.stop()
-        again = launch(folder / "restarted", asked.tp)
-        try:
-            until_ready(again)
+            found = {
+                "rank": last,
+                "exit_code": code,
+                "seconds": round(time.monotonic() - began, 2),
+                "watchdog_seconds": WATCHDOG_SECONDS,
+                "last_line": server.tail(1),
+            }
+            results.put("rank killed mid-request", found)
+        with launched(setup, folder / "restarted") as again:
             answer = again.generate([5, 6, 7], 32)
             results.put("restart", {"tokens": len(answer["output_ids"])})
-        finally:
-            again.stop()
     return 0
 
 

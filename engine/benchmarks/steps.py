@@ -3,8 +3,8 @@
     python engine/benchmarks/steps.py RESULTS.json --models tiny 8b --sets
 
 tiny: the trained pair. 8b: random weights in the shape of Qwen3-8B with a drafter of 5 layers and block 8,
-where verification has its real cost. mla: Kimi K2's attention in four layers, for long contexts. --sets adds
-acceptance length and tokens/s for each kind of text with the trained pair. The servers of a model start
+where verification has its real cost. mla: DeepSeek-V3's attention in four layers, for long contexts. --sets
+adds acceptance length and tokens/s for each kind of text with the trained pair. The servers of a model start
 together and are then timed in turns, the others stopped.
 """
 
@@ -12,29 +12,33 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
-import contextlib
-import datetime
 import json
-import math
 import statistics
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from dummy_model import write_dense, write_latent
-from equality import Results, prompts
-from gpu_servers import PAIR, Server, Setup, arms, serving, stop_in_time
 from profiled import profile
-from transformers import AutoTokenizer
+from runs import Results, options, planned, prompts, running, speculation, tokenizer, wait_for
+from servers import PAIR, Server, Setup, Wave, alone, arms, serving
 
 TIMED = ("dflash", "ddtree-chain", "ddtree-16", "ddtree-32", "autoregressive")
+MODELS, CELLS = ("tiny", "8b", "mla"), ("100/1", "4000/1", "100/8")
 CONTEXT, PROFILED = 100, 3  # profiles: their context, and how many of the arms
 SET_PROMPTS, SET_TOKENS = 4, 256
+DUMMY = {"load-format": "dummy", "max-total-tokens": 36864}
+LATENT = DUMMY | {
+    "max-total-tokens": 200_000,
+    "context-length": 195_000,
+    "speculative-draft-window-size": 2048,
+    "chunked-prefill-size": 8192,
+    "disable-shared-experts-fusion": True,
+}
 
 
 def _run(server: Server, asked: Sequence[list[int]], length: int) -> tuple[float, float]:
@@ -44,19 +48,6 @@ def _run(server: Server, asked: Sequence[list[int]], length: int) -> tuple[float
         found = list(pool.map(lambda ids: server.generate(ids, length)["meta_info"], asked))
     took = time.perf_counter() - began
     return took, max(meta.get("spec_verify_ct") or length - 1 for meta in found)
-
-
-@contextlib.contextmanager
-def alone(server: Server, servers: Sequence[Server]) -> Iterator[None]:
-    """All others stand still."""
-    others = [other for other in servers if other is not server]
-    for other in others:
-        other.pause()
-    try:
-        yield
-    finally:
-        for other in others:
-            other.resume()
 
 
 def time_steps(
@@ -91,21 +82,17 @@ def time_steps(
 
 def kinds_of_text(server: Server) -> dict[str, Any]:
     """Acceptance length and decoded tokens/s, by kind of text, one request at a time."""
-    tokenizer = AutoTokenizer.from_pretrained(PAIR / "target")
+    encode = tokenizer()
     found = {}
     for kind, texts in json.loads((PAIR / "prompts.json").read_text())["test"].items():
-        accepted = steps = 0
-        took = 0.0
+        metas = []
         for prompt in texts[:SET_PROMPTS]:
-            ids = tokenizer(prompt["text"])["input_ids"]
+            ids = encode(prompt["text"])["input_ids"]
             server.generate(ids, 1)  # the prefix is cached from here on
-            meta = server.generate(ids, SET_TOKENS)["meta_info"]
-            steps += meta.get("spec_verify_ct", 0)
-            accepted += meta.get("spec_num_correct_drafts", 0)
-            took += meta["e2e_latency"]
-        length = round(1 + accepted / steps, 3) if steps else 1.0
+            metas.append(server.generate(ids, SET_TOKENS)["meta_info"])
+        took = sum(meta["e2e_latency"] for meta in metas)
         found[kind] = {
-            "acceptance_length": length,
+            "acceptance_length": speculation(metas)["acceptance_length"] or 1.0,
             "tokens_per_second": round(SET_PROMPTS * SET_TOKENS / took, 1),
         }
     return found
@@ -125,70 +112,57 @@ def measure(
             results.put(name, {**cell, "of_first": round(statistics.median(ratios), 4)})
 
 
-def setup_of(model: str, folder: Path, tp: int, attention: str) -> Setup:
-    """How the servers of a model run. attention: stock or kdtree, for verification."""
-    own = Setup(exact=False, batches=(1, 8), tp=tp, environment=(("KDTREE_VERIFY_ATTENTION", attention),))
-    if model == "tiny":
-        return own
-    write = write_latent if model == "mla" else write_dense
-    target, drafter = write(folder / model, PAIR)
-    extra = ["--load-format=dummy", "--max-total-tokens=36864"]
-    if model == "mla":
-        extra = [
-            "--load-format=dummy",
-            "--max-total-tokens=200000",
-            "--context-length=195000",
-            "--speculative-draft-window-size=2048",
-            "--chunked-prefill-size=8192",
-        ]
-    return replace(own, target=target, drafter=drafter, extra=tuple(extra))
+def wave_of(model: str, folder: Path, asked: argparse.Namespace) -> Wave:
+    """The servers of a model; its folders are written where it has none."""
+    how: dict[str, Any] = {
+        "exact": False,
+        "batches": (1, 8),
+        "tp": asked.tp,
+        "device": asked.device,
+        "environment": (("KDTREE_VERIFY_ATTENTION", asked.attention),),
+    }
+    if model != "tiny":
+        write, extra = (write_latent, LATENT) if model == "mla" else (write_dense, DUMMY)
+        how["target"], how["drafter"] = write(folder / model)
+        how["extra"] = tuple(extra.items())
+    return [(arm, Setup(**how)) for arm in arms(asked.arms)]
+
+
+def run_model(results: Results, model: str, folder: Path, asked: argparse.Namespace) -> int:
+    """All that was asked for with one model; how many servers did not come up."""
+    named = model if asked.attention == "stock" else f"{model}-{asked.attention}"
+    wanted = wave_of(model, folder, asked)
+    with serving(wanted, folder) as servers:
+        wait_for(asked.after)
+        measure(results, servers, named, asked.cells, tokens=asked.tokens, runs=asked.runs)
+        for number, server in enumerate(servers):
+            with alone(server, servers):
+                if asked.sets and model == "tiny":
+                    results.put(f"sets/{server.arm.name}", kinds_of_text(server))
+                if asked.profile and number < PROFILED:
+                    parts = profile(server, prompts(CONTEXT)[1], 64, folder / server.log.stem)
+                    results.put(f"{named}/{server.arm.name}/{server.setup}/profile", {"ranks": parts})
+        return len(wanted) - len(servers)
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("results", type=Path)
-    parser.add_argument("--models", nargs="*", default=["tiny"], choices=["tiny", "8b", "mla"])
+    parser = options(__doc__, arms=TIMED, cells=CELLS)
+    parser.add_argument("--models", nargs="+", default=["tiny"], choices=MODELS)
     parser.add_argument("--attention", default="stock", choices=["stock", "kdtree"])
-    parser.add_argument("--arms", nargs="*", default=list(TIMED))
-    parser.add_argument("--cells", nargs="*", default=["100/1", "4000/1", "100/8"], help="CONTEXT/BATCH")
     parser.add_argument("--tokens", type=int, default=384)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--sets", action="store_true", help="acceptance length and tokens/s by kind of text")
     parser.add_argument("--profile", action="store_true", help="kernels, collectives and launches of a step")
-    parser.add_argument("--tp", type=int, default=1)
     parser.add_argument("--after", type=Path, help="start servers now, measure once this file exists")
-    parser.add_argument("--logs", type=Path, help="folder for the servers' logs")
-    parser.add_argument("--commit", default="", help="noted in the results")
-    parser.add_argument("--deadline", type=float, default=math.inf, help="stop before this time (time.time)")
     asked = parser.parse_args(arguments)
-    if math.isfinite(asked.deadline):
-        stop_in_time(asked.deadline)
-    results = Results(asked.results)
-    results.put("about", {"commit": asked.commit, "date": f"{datetime.datetime.now():%Y-%m-%d %H:%M}"})
-    cells = [(int(context), int(batch)) for context, batch in (name.split("/") for name in asked.cells)]
+    if asked.plan:
+        with tempfile.TemporaryDirectory() as temporary:
+            return planned([wave_of(model, Path(temporary), asked) for model in asked.models])
     failed = 0
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = asked.logs or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
+    with running(asked) as (results, folder):
         for model in asked.models:
-            named = model if asked.attention == "stock" else f"{model}-{asked.attention}"
-            setup = setup_of(model, folder, asked.tp, asked.attention)
-            wanted = [(arm, setup) for arm in arms(asked.arms)]
             try:
-                with serving(wanted, folder) as servers:
-                    failed += len(wanted) - len(servers)
-                    while asked.after is not None and not asked.after.exists():
-                        time.sleep(0.2)
-                    measure(results, servers, named, cells, tokens=asked.tokens, runs=asked.runs)
-                    if asked.sets and model == "tiny":
-                        for server in servers:
-                            with alone(server, servers):
-                                results.put(f"sets/{server.arm.name}", kinds_of_text(server))
-                    if asked.profile:
-                        for server in servers[:PROFILED]:
-                            with alone(server, servers):
-                                parts = profile(server, prompts(CONTEXT)[1], 64, folder / server.log.stem)
-                            results.put(f"{named}/{server.arm.name}/{server.setup}/profile", {"ranks": parts})
+                failed += run_model(results, model, folder, asked)
             except Exception:  # one model's failure must not cost the other
                 traceback.print_exc()
                 failed += 1

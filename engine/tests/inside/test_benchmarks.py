@@ -1,0 +1,82 @@
+"""Every command that benchmarks/README.md names is understood, and SGLang takes the flags of its servers."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+STARTS = "python engine/benchmarks/"
+LINES = (line.strip() for line in (FOLDER / "README.md").read_text().splitlines())
+COMMANDS = [line.removeprefix(STARTS) for line in LINES if line.startswith(STARTS)]
+SCRIPTS = sorted({command.split(".py")[0] for command in COMMANDS})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def scripts() -> Iterator[None]:
+    """Importable, as when Python runs one of them."""
+    sys.path.insert(0, str(FOLDER))
+    yield
+    sys.path.remove(str(FOLDER))
+
+
+@pytest.fixture(scope="module")
+def sglang_parser() -> argparse.ArgumentParser:
+    """SGLang's own flags and the plugin's; abbreviations are errors."""
+    from kdtree_engine.sglang import registration
+    from sglang.srt.server_args import ServerArgs
+    from sglang.srt.speculative.spec_registry import get_spec
+
+    if get_spec("DDTREE") is None:
+        registration.register_algorithm()
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    registration.add_cli_args(ServerArgs.add_cli_args, parser)
+    return parser
+
+
+def test_every_script_that_starts_servers_is_in_the_list() -> None:
+    apart = {"dummy_model", "draws", "fp32_plugin", "profiled", "runs", "servers", "tables"}
+    assert {path.stem for path in FOLDER.glob("*.py")} - apart == set(SCRIPTS)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_script_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(name).main(["--help"])
+    assert ended.value.code == 0
+    assert "--plan" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_plan_servers_that_sglang_would_take(
+    command: str, device: str, capsys: pytest.CaptureFixture[str], sglang_parser: Any
+) -> None:
+    script, *words = shlex.split(command)
+    name = script.removesuffix(".py")
+    assert importlib.import_module(name).main([*words, "--device", device, "--plan"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines
+    for line in lines:
+        flags = shlex.split(line.partition("sglang.launch_server ")[2])
+        assert sglang_parser.parse_args(flags).model_path
+
+
+def test_a_wrong_arm_or_cell_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    equality = importlib.import_module("equality")
+    for words, said in (
+        (["--arms", "ddtree-9"], "ddtree-9"),
+        (["--cells", "100x1"], "100x1"),
+        (["--setups", "grafs/1"], "grafs/1"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            equality.main(["results.json", *words])
+        assert ended.value.code == 2
+        assert said in capsys.readouterr().err
