@@ -167,14 +167,10 @@ def walk(tree: BatchedTree, target: torch.Tensor, depths: int) -> BatchedWalk:
     possible path. A node is accepted when it and all its ancestors carry their parent's choice; siblings
     carry different tokens, so the accepted nodes of a tree form one path.
     """
-    batch, size = tree.tokens.shape
     agrees = tree.tokens == target.gather(1, tree.parent.clamp(min=0))
     agrees[:, 0] = True
     accepted = ~(tree.ancestors & ~agrees[:, None, :]).any(2)
-    column = torch.where(accepted, tree.depth, depths + 1)
-    nodes = torch.arange(size, device=target.device).expand(batch, -1)
-    path = nodes.new_full((batch, depths + 2), -1).scatter_(1, column, nodes)[:, : depths + 1]
-    lengths = accepted.sum(1)
+    path, lengths = _path(tree, accepted, depths), accepted.sum(1)
     committed = target.gather(1, path.clamp(min=0))
     return BatchedWalk(
         path=path,
@@ -193,14 +189,18 @@ def forced_walk(tree: BatchedTree, target: torch.Tensor, depths: int, length: in
     """
     off_chain = (tree.ancestors & (tree.rank > 0)[:, None, :]).any(2)
     accepted = ~off_chain & (tree.depth < length)
-    lengths = accepted.sum(1)
-    nodes = torch.arange(tree.tokens.shape[1], device=target.device).expand_as(tree.tokens)
-    column = torch.where(accepted, tree.depth, depths + 1)
-    path = nodes.new_full((len(lengths), depths + 2), -1).scatter_(1, column, nodes)[:, : depths + 1]
+    path, lengths = _path(tree, accepted, depths), accepted.sum(1)
     bonus = target.gather(1, path.gather(1, lengths[:, None] - 1))[:, 0]
     after = torch.nn.functional.pad(path[:, 1:], (0, 1), value=-1)
     committed = torch.where(after < 0, bonus[:, None], tree.tokens.gather(1, after.clamp(min=0)))
     return BatchedWalk(path, lengths, (tree.depth * accepted).amax(1), committed, bonus)
+
+
+def _path(tree: BatchedTree, accepted: torch.Tensor, depths: int) -> torch.Tensor:
+    """The accepted nodes ([b, N] bool, one of each depth at most) in order of depth: [b, D + 1], -1 after."""
+    nodes = torch.arange(tree.size, device=accepted.device).expand_as(tree.tokens)
+    column = torch.where(accepted, tree.depth, depths + 1)
+    return nodes.new_full((len(nodes), depths + 2), -1).scatter_(1, column, nodes)[:, : depths + 1]
 
 
 def _ancestors(parent: torch.Tensor, depths: int) -> torch.Tensor:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -49,16 +50,8 @@ class Totals:
     ranks: tuple[int, ...] = ()
 
     def __sub__(self, other: Totals) -> Totals:
-        return Totals(
-            steps=self.steps - other.steps,
-            nodes=self.nodes - other.nodes,
-            accepted=self.accepted - other.accepted,
-            committed=self.committed - other.committed,
-            depth=self.depth - other.depth,
-            broken=self.broken - other.broken,
-            histogram=_less(self.histogram, other.histogram),
-            ranks=_less(self.ranks, other.ranks),
-        )
+        names = (field.name for field in fields(self))
+        return Totals(**{name: _less(getattr(self, name), getattr(other, name)) for name in names})
 
     def violations(self) -> tuple[str, ...]:
         """Broken invariants of the window as a whole."""
@@ -87,5 +80,7 @@ class Totals:
         )
 
 
-def _less(now: tuple[int, ...], then: tuple[int, ...]) -> tuple[int, ...]:
+def _less(now: Any, then: Any) -> Any:
+    if isinstance(now, int):
+        return now - then
     return tuple(a - b for a, b in itertools.zip_longest(now, then, fillvalue=0))

@@ -15,6 +15,10 @@ from kdtree_engine.attention.split_kernel import split_kernel
 from kdtree_engine.attention.tensors import PagedCache, Tree, Workspace, check
 
 LOG2_E = math.log2(math.e)
+MERGED = (
+    "PART", "PART_LSE", "PREFIX", "ROW_START", "OUT", "LSE", "total_rows", "splits", "HEADS", "HAS_TREE",
+    "BN", "WITH_LSE", "OVERLAP",
+)  # fmt: skip
 
 
 def tree_attention(
@@ -40,32 +44,11 @@ def tree_attention(
     ValueError for tensors that do not fit the plan.
     """
     check(plan, query, cache, tree, row_start, out)
-    scale = (softmax_scale if softmax_scale is not None else plan.shape.key_dim**-0.5) * LOG2_E
-    shared = _shared_arguments(plan, workspace, query, row_start, cache, tree, out, lse, scale)
-    if plan.hopper:
-        _launch_hopper(plan, shared)
-    else:
-        _launch_portable(plan, shared, cache, tree)
-    if plan.splits > 1:
-        _launch_merge(plan, workspace, cache.lengths, row_start, query.shape[0], tree is not None, out, lse)
-
-
-def _shared_arguments(
-    plan: Plan,
-    workspace: Workspace,
-    query: torch.Tensor,
-    row_start: torch.Tensor,
-    cache: PagedCache,
-    tree: Tree | None,
-    out: torch.Tensor,
-    lse: torch.Tensor | None,
-    scale: float,
-) -> dict[str, Any]:
-    """What both split kernels take, by name."""
     shape, tiles = plan.shape, plan.tiles
+    scale = (softmax_scale if softmax_scale is not None else shape.key_dim**-0.5) * LOG2_E
     tree_keys = tree.keys if tree is not None else query
     mask = tree.mask if tree is not None else None
-    return {
+    shared: dict[str, Any] = {
         "Q": query, "KC": cache.keys, "KT": tree_keys, "TABLE": cache.table, "TABLE_START": cache.table_start,
         "PREFIX": cache.lengths, "ROW_START": row_start, "MASK": mask if mask is not None else row_start,
         "OUT": out, "LSE": lse if lse is not None else workspace.lse, "PART": workspace.partial,
@@ -75,46 +58,31 @@ def _shared_arguments(
         "PAGE": cache.page_size, "BM": tiles.rows, "BN": tiles.tokens, "DN": shape.main_dim,
         "DR": shape.rope_dim, "WITH_LSE": lse is not None, "OVERLAP": plan.overlap, "num_warps": tiles.warps,
     }  # fmt: skip
+    if plan.hopper:
+        # Gluon is experimental and absent from Triton's interpreter: imported only where it is used.
+        from kdtree_engine.attention.hopper_kernel import hopper_kernel
+
+        hopper_kernel[(plan.row_blocks, plan.splits, plan.batch)](**shared, BUFFERS=tiles.stages)
+    else:
+        values = cache.values if cache.values is not None else cache.keys
+        tree_values = tree.values if tree is not None and tree.values is not None else tree_keys
+        split_kernel[(plan.row_blocks * shape.kv_heads, plan.splits, plan.batch)](
+            **shared, VC=values, VT=tree_values, v_stride=values.stride(0), vt_stride=tree_values.stride(0),
+            blocks=plan.row_blocks, kv_scale=cache.scale, GROUP=shape.group, DV=shape.value_dim,
+            SHARED=shape.shared_kv, STAGES=tiles.stages, num_stages=tiles.stages,
+            PRECISION="ieee" if shape.cache is CacheType.FP32 else "tf32", WIDEN=knobs.runtime.interpret,
+        )  # fmt: skip
+    if plan.splits > 1:
+        _merge(plan, **{name: shared[name] for name in MERGED})
 
 
-def _launch_portable(plan: Plan, shared: dict[str, Any], cache: PagedCache, tree: Tree | None) -> None:
-    shape, tiles = plan.shape, plan.tiles
-    values = cache.values if cache.values is not None else cache.keys
-    tree_values = tree.values if tree is not None and tree.values is not None else shared["KT"]
-    split_kernel[(plan.row_blocks * shape.kv_heads, plan.splits, plan.batch)](
-        **shared, VC=values, VT=tree_values, v_stride=values.stride(0), vt_stride=tree_values.stride(0),
-        blocks=plan.row_blocks, kv_scale=cache.scale, GROUP=shape.group, DV=shape.value_dim,
-        SHARED=shape.shared_kv, STAGES=tiles.stages, num_stages=tiles.stages,
-        PRECISION="ieee" if shape.cache is CacheType.FP32 else "tf32", WIDEN=knobs.runtime.interpret,
-    )  # fmt: skip
-
-
-def _launch_hopper(plan: Plan, shared: dict[str, Any]) -> None:
-    # Gluon is experimental and absent from Triton's interpreter: imported only where it is used.
-    from kdtree_engine.attention.hopper_kernel import hopper_kernel
-
-    hopper_kernel[(plan.row_blocks, plan.splits, plan.batch)](**shared, BUFFERS=plan.tiles.stages)
-
-
-def _launch_merge(
-    plan: Plan,
-    workspace: Workspace,
-    lengths: torch.Tensor,
-    row_start: torch.Tensor,
-    total_rows: int,
-    has_tree: bool,
-    out: torch.Tensor,
-    lse: torch.Tensor | None,
-) -> None:
+def _merge(plan: Plan, **shared: Any) -> None:
+    """Weigh the partial results; `shared` are the split kernel's arguments of the same names."""
     shape = plan.shape
     # Many partial results: all of them in flight at once, over more and narrower programs.
     splits, columns, warps = (128, 32, 2) if plan.hopper and plan.splits > 64 else (32, 64, 1)
     slice_dim = min(columns, shape.value_dim)
-    grid = (plan.rows * shape.query_heads, shape.value_dim // slice_dim, plan.batch)
     extra = {"launch_pdl": True} if plan.overlap else {}
-    merge_kernel[grid](
-        workspace.partial, workspace.lse, lengths, row_start, out, lse if lse is not None else workspace.lse,
-        total_rows, plan.splits, HEADS=shape.query_heads, HAS_TREE=has_tree, BN=plan.tiles.tokens,
-        DV=shape.value_dim, BD=slice_dim, BS=splits, WITH_LSE=lse is not None, OVERLAP=plan.overlap,
-        num_warps=warps, num_stages=1, **extra,
-    )  # fmt: skip
+    merge_kernel[(plan.rows * shape.query_heads, shape.value_dim // slice_dim, plan.batch)](
+        **shared, DV=shape.value_dim, BD=slice_dim, BS=splits, num_warps=warps, num_stages=1, **extra
+    )

@@ -16,6 +16,7 @@ from kdtree_engine.agreed import AgreedPolicy, Exchange
 from kdtree_engine.batched import BatchedWalk
 from kdtree_engine.options import Options
 from kdtree_engine.policy import Choice, Policy, Reason, commits_within
+from kdtree_engine.sglang.window import host_lens
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Budget:
 
     def choose(self, batch: Any) -> int:
         """Verify rows of this batch; 1 is plain decoding."""
-        lens = batch.seq_lens_cpu if batch.seq_lens_cpu is not None else batch.spec_info.nxt_kv_lens_cpu
+        lens = host_lens(batch)
         self._choice = self._policy.choose(int(lens.max()), len(lens))
         return self._choice.rows
 

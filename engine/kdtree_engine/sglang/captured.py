@@ -8,7 +8,7 @@ and the commit.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 import torch
@@ -21,7 +21,6 @@ from kdtree_engine.sglang.stepcounts import StepCounts
 from kdtree_engine.sglang.treemask import write_captured
 
 Group = TypeVar("Group", BatchedTree, BatchedWalk)
-Candidates = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 
 
 class CapturedStep:
@@ -54,25 +53,16 @@ class CapturedStep:
         made = self._outcomes.get(size)
         if made is None:
             raise RuntimeError(f"no graph of the target was captured with {size} rows")
-        length = made.source.shape[1]
-        outcome = Outcome(
-            tokens=made.tokens[:bs].clone(),
-            numbers=made.numbers[:, :bs].clone(),
-            source=made.source[:bs],
-            target=made.target[:bs],
-            hidden=made.hidden[: bs * length],
-        )
+        made = made.first(bs)
+        outcome = replace(made, tokens=made.tokens.clone(), numbers=made.numbers.clone())
         return self._choice[:bs, :size], _rows(self._walk, bs), self._records[:bs], outcome
 
-    def proposer(self, candidates: Candidates) -> Callable[[torch.Tensor, torch.Tensor], None]:
+    def proposer(self, candidates: treeops.Candidates) -> Callable[[torch.Tensor, torch.Tensor], None]:
         """The drafter's tail: SGLang's draft sampler contract (hidden states [rows, h], input ids [rows])."""
-        options = self._options
 
         def propose(hidden: torch.Tensor, input_ids: torch.Tensor) -> None:
-            ids = input_ids.view(-1, options.block_size)
-            hidden = hidden.view(len(ids), options.block_size, -1)[:, 1:].flatten(0, 1)
-            logp, tokens = (found.view(len(ids), options.depths, -1) for found in candidates(hidden))
-            self.store_tree(treeops.build(options, logp, tokens, ids[:, 0]))
+            ids = input_ids.view(-1, self._options.block_size)
+            self.store_tree(treeops.grow(self._options, hidden, ids, candidates))
 
         return propose
 
@@ -92,31 +82,17 @@ class CapturedStep:
         self._records[:bs].copy_(self._counts.records(tree, walked))
         lens = forward_batch.seq_lens[:bs] - int(size == 1)  # plain decoding counts its own row too
         cache_loc = forward_batch.out_cache_loc[: bs * size]
-        self._store(bs, size, settle(walked, lens, cache_loc, output.hidden_states, size))
-
-    def _store(self, bs: int, size: int, outcome: Outcome) -> None:
+        outcome = settle(walked, lens, cache_loc, output.hidden_states, size)
         if size not in self._outcomes:
-            rows, length = len(self._choice), outcome.source.shape[1]
-            self._outcomes[size] = Outcome(
-                tokens=outcome.tokens.new_zeros(rows, size),
-                numbers=outcome.numbers.new_zeros(len(outcome.numbers), rows),
-                source=outcome.source.new_zeros(rows, length),
-                target=outcome.target.new_zeros(rows, length),
-                hidden=outcome.hidden.new_zeros(rows * length, outcome.hidden.shape[1]),
-            )
-        made = self._outcomes[size]
-        made.tokens[:bs].copy_(outcome.tokens)
-        made.numbers[:, :bs].copy_(outcome.numbers)
-        made.source[:bs].copy_(outcome.source)
-        made.target[:bs].copy_(outcome.target)
-        made.hidden[: len(outcome.hidden)].copy_(outcome.hidden)
+            self._outcomes[size] = outcome.room(len(self._choice))
+        _copy(outcome, self._outcomes[size].first(bs))
 
 
 def _rows(group: Group, bs: int) -> Group:
     return type(group)(**{field.name: getattr(group, field.name)[:bs] for field in fields(group)})
 
 
-def _copy(source: Group, into: Group) -> None:
+def _copy(source: Group | Outcome, into: Group | Outcome) -> None:
     for field in fields(source):
         values = getattr(source, field.name)
         getattr(into, field.name)[: len(values)].copy_(values)

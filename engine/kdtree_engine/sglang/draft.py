@@ -12,25 +12,20 @@ from kdtree_engine.sglang.compat import runtime as sgl
 from kdtree_engine.sglang.window import Window
 
 
-def propose(worker: Any, batch: Any, window: Window, prefix_lens: torch.Tensor) -> tuple[BatchedTree, bool]:
+def propose(worker: Any, batch: Any, window: Window) -> tuple[BatchedTree, bool]:
     """Run the draft block after each request's prefix and build the trees.
 
     Step 1 of SGLang's DFlashWorkerV2.forward_batch_generation, with a tree in place of the argmax chain.
     The second value says whether the tree was built inside the drafter's graph.
     """
-    options = worker.options
-    bs = len(prefix_lens)
-    ids, positions = window.block(options.block_size)
-    embeds = _embed(worker, worker.target_worker.model_runner.model, ids)
-    forward_batch = _forward_batch(worker, batch, window, prefix_lens, ids, positions, embeds)
+    ids, positions = window.block(worker.options.block_size)
+    forward_batch = _forward_batch(worker, batch, window, ids, positions)
     with torch.inference_mode(), sgl.draft_tp_context(worker.draft_parallel_layout):
         drafted = worker.draft_model_runner.forward(forward_batch)
         if drafted.can_run_graph and worker.captured is not None:
-            return worker.captured.tree(bs), True
+            return worker.captured.tree(len(ids)), True
         hidden = drafted.logits_output.hidden_states
-        hidden = hidden.view(bs, options.block_size, -1)[:, 1:].flatten(0, 1)
-        logp, tokens = (found.view(bs, options.depths, -1) for found in worker.candidates(hidden))
-    return treeops.build(options, logp, tokens, ids[:, 0]), False
+        return treeops.grow(worker.options, hidden, ids, worker.candidates), False
 
 
 def top_candidates(hidden: torch.Tensor, lm_head: Any, width: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -51,10 +46,11 @@ def top_candidates(hidden: torch.Tensor, lm_head: Any, width: int) -> tuple[torc
     return values - norm, tokens
 
 
-def _embed(worker: Any, target: Any, ids: torch.Tensor) -> torch.Tensor:
+def _embed(worker: Any, ids: torch.Tensor) -> torch.Tensor:
     if worker._full_embed_gpu is not None:
         embeds = torch.nn.functional.embedding(ids, worker._full_embed_gpu)
     else:
+        target = worker.target_worker.model_runner.model
         embeds = sgl.unwrap_lora_layer(sgl.resolve_embedding_module(worker.draft_model, target))(ids)
     if worker._noise_embed_scale != 1.0:
         embeds = embeds * worker._noise_embed_scale
@@ -62,20 +58,15 @@ def _embed(worker: Any, target: Any, ids: torch.Tensor) -> torch.Tensor:
 
 
 def _forward_batch(
-    worker: Any,
-    batch: Any,
-    window: Window,
-    prefix_lens: torch.Tensor,
-    ids: torch.Tensor,
-    positions: torch.Tensor,
-    embeds: torch.Tensor,
+    worker: Any, batch: Any, window: Window, ids: torch.Tensor, positions: torch.Tensor
 ) -> Any:
     bs, block = ids.shape
+    embeds = _embed(worker, ids)
     translator = worker.draft_model_runner.kv_index_translator
     worker._ensure_draft_block_buffers(bs)
-    lens, lens_cpu, plan = prefix_lens, worker._draft_seq_lens_cpu_buf[:bs], window.plan
+    lens, lens_cpu, plan = window.prefix_lens, worker._draft_seq_lens_cpu_buf[:bs], window.plan
     if worker.use_compact_draft_cache:
-        lens = worker._compute_compact_draft_seq_lens(prefix_lens)
+        lens = worker._compute_compact_draft_seq_lens(window.prefix_lens)
         worker._fill_compact_seq_lens_cpu_bound(
             batch_seq_lens_cpu=batch.seq_lens_cpu,
             nxt_kv_lens_cpu=batch.spec_info.nxt_kv_lens_cpu,
@@ -83,7 +74,7 @@ def _forward_batch(
         )
         worker._rebuild_compact_draft_cache(
             req_pool_indices=batch.req_pool_indices,
-            prefix_lens=prefix_lens,
+            prefix_lens=window.prefix_lens,
             draft_prefix_lens=lens,
             verify_out_cache_loc_2d=window.cache_loc.view(bs, -1)[:, :block].contiguous(),
             bs=bs,
@@ -91,9 +82,7 @@ def _forward_batch(
         )
         plan = plan.reads_from(translator, seq_lens=lens, seq_lens_cpu=lens_cpu, read_extent=block)
     else:
-        lens_cpu.copy_(window.host_lens)
-        if batch.seq_lens_cpu is not None:
-            lens_cpu.add_(block)
+        lens_cpu.copy_(window.host_lens_with(batch, block))
     forward_batch = sgl.ForwardBatch(
         forward_mode=sgl.ForwardMode.TARGET_VERIFY,
         batch_size=bs,

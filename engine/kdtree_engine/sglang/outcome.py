@@ -25,6 +25,27 @@ class Outcome:
     target: torch.Tensor
     hidden: torch.Tensor
 
+    def first(self, requests: int) -> Outcome:
+        """The first of the requests (views)."""
+        return Outcome(
+            tokens=self.tokens[:requests],
+            numbers=self.numbers[:, :requests],
+            source=self.source[:requests],
+            target=self.target[:requests],
+            hidden=self.hidden[: requests * self.source.shape[1]],
+        )
+
+    def room(self, requests: int) -> Outcome:
+        """Zeros for so many requests of this kind."""
+        length = self.source.shape[1]
+        return Outcome(
+            tokens=self.tokens.new_zeros(requests, self.tokens.shape[1]),
+            numbers=self.numbers.new_zeros(len(self.numbers), requests),
+            source=self.source.new_zeros(requests, length),
+            target=self.target.new_zeros(requests, length),
+            hidden=self.hidden.new_zeros(requests * length, self.hidden.shape[1]),
+        )
+
 
 def settle(
     walked: BatchedWalk, prefix_lens: torch.Tensor, cache_loc: torch.Tensor, hidden: torch.Tensor, size: int

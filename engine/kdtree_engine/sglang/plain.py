@@ -1,48 +1,12 @@
-"""A step of plain decoding inside DDTREE: no draft, one row, SGLang's decode attention.
-
-Its hidden states go into the draft KV like those of any committed token, so a draft may follow at once.
-SGLang counts every step of a speculative algorithm as a verify step; these are taken out again."""
+"""What SGLang counts of a step of plain decoding inside DDTREE: every step of a speculative algorithm as a
+verify step. These are taken out again."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
-
-from kdtree_engine.sglang.compat import runtime as sgl
 from kdtree_engine.sglang.registration import settled_options
 from kdtree_engine.sglang.treemask import is_ddtree
-from kdtree_engine.sglang.window import Window
-
-
-def run_target(worker: Any, batch: Any, window: Window, prefix_lens: torch.Tensor) -> tuple[Any, bool]:
-    """One decode forward of a window of one row: its result, and whether a graph ran."""
-    runner = worker.model_runner
-    kept = batch.seq_lens, batch.seq_lens_cpu, batch.seq_lens_sum
-    batch.input_ids, batch.spec_info = window.ids.flatten(), None
-    batch.forward_mode = sgl.ForwardMode.DECODE
-    batch.out_cache_loc = window.cache_loc
-    batch.seq_lens = prefix_lens + 1
-    batch.seq_lens_cpu = window.host_lens if batch.seq_lens_cpu is None else window.host_lens + 1
-    batch.seq_lens_sum = int(batch.seq_lens_cpu.sum())
-    forward_batch = sgl.ForwardBatch.init_new(
-        batch,
-        runner,
-        capture_hidden_mode=sgl.CaptureHiddenMode.FULL,
-        return_hidden_states_before_norm=False,
-        kv_loc_plan=window.plan,
-    )
-    batch.seq_lens, batch.seq_lens_cpu, batch.seq_lens_sum = kept
-    graphs = runner.decode_cuda_graph_runner
-    replays = bool(graphs and graphs.can_run_graph(forward_batch))
-    if replays:
-        graphs.load_batch(forward_batch)
-    else:
-        runner.attn_backend.init_forward_metadata(forward_batch)
-    output = worker.target_worker.forward_batch_generation(
-        batch=None, forward_batch=forward_batch, is_verify=True, skip_attn_backend_init=True
-    )
-    return output, replays
 
 
 def uncount(tokens: Any, _processor: Any, result: Any, batch: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The target's side of a step: one forward over all nodes, its choices, the commit of the accepted path."""
+"""The target's side of a step: its forward, its choices, the walk, the commit of the accepted path."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch
 
 from kdtree_engine import batched
 from kdtree_engine.batched import BatchedTree, BatchedWalk
-from kdtree_engine.sglang import penalties, plain, sampling, treeops
+from kdtree_engine.sglang import penalties, sampling, treeops
 from kdtree_engine.sglang.compat import runtime as sgl
 from kdtree_engine.sglang.outcome import Outcome, settle
-from kdtree_engine.sglang.treemask import eager_mask, full_mask
+from kdtree_engine.sglang.target import run_target
 from kdtree_engine.sglang.window import Window
 
 
@@ -31,14 +31,7 @@ class Verified:
 
 
 def verify(
-    worker: Any,
-    batch: Any,
-    tree: BatchedTree,
-    window: Window,
-    prefix_lens: torch.Tensor,
-    grammar_barrier: Any,
-    *,
-    in_graph: bool,
+    worker: Any, batch: Any, tree: BatchedTree, window: Window, grammar_barrier: Any, *, in_graph: bool
 ) -> Verified:
     """Run the target over every node and walk: step 2 of DFlashWorkerV2.forward_batch_generation, with a
     tree mask.
@@ -47,17 +40,13 @@ def verify(
     """
     bs, size = tree.tokens.shape
     drafted = size > 1
-    positions = (prefix_lens[:, None] + tree.depth).flatten()
+    positions = (window.prefix_lens[:, None] + tree.depth).flatten()
     grammar = (  # on its way to the host before the target starts
         sgl.GrammarTree.from_device(tree.next_token(), tree.next_sibling(), tree.tokens)
         if batch.has_grammar
         else None
     )
-    output, replayed = (
-        _run_target(worker, batch, tree, window, prefix_lens, positions, in_graph=in_graph)
-        if drafted
-        else plain.run_target(worker, batch, window, prefix_lens)
-    )
+    output, replayed = run_target(worker, batch, tree, window, positions, in_graph=in_graph)
     if replayed and not sampling.adjusts(worker, batch):
         choice, walked, records, outcome = worker.captured.result(bs, size)
         return Verified(choice, walked, records, outcome, output)
@@ -90,51 +79,8 @@ def verify(
         worker.fell_back("penalties", sum(penalised))
         walked = walked.stopped_at_root(torch.tensor(penalised, device=choice.device))
     hidden = output.logits_output.hidden_states
-    outcome = settle(walked, prefix_lens, window.cache_loc, hidden, size)
+    outcome = settle(walked, window.prefix_lens, window.cache_loc, hidden, size)
     return Verified(choice, walked, worker.counts.records(tree, walked), outcome, output)
-
-
-def _run_target(
-    worker: Any,
-    batch: Any,
-    tree: BatchedTree,
-    window: Window,
-    prefix_lens: torch.Tensor,
-    positions: torch.Tensor,
-    *,
-    in_graph: bool,
-) -> tuple[Any, bool]:
-    """One target forward over all nodes: its result, and whether a graph ran."""
-    size = tree.tokens.shape[1]
-    on_cpu = prefix_lens.device.type == "cpu"
-    inputs = sgl.DFlashVerifyInput(
-        draft_token=tree.tokens.flatten(),
-        positions=positions,
-        draft_token_num=size,
-        topk=2,  # more than 1 tells the attention backends that the mask is a tree's
-        custom_mask=(
-            full_mask(tree.ancestors, prefix_lens, int(prefix_lens.sum()))
-            if on_cpu
-            else torch.empty(0, dtype=torch.uint8, device=prefix_lens.device)
-        ),
-        capture_hidden_mode=sgl.CaptureHiddenMode.FULL,
-        kv_loc_plan=window.plan,
-    )
-    kept = batch.seq_lens_cpu, batch.seq_lens_sum
-    batch.out_cache_loc = window.cache_loc
-    batch.seq_lens_cpu = window.host_lens if batch.seq_lens_cpu is None else window.host_lens + size
-    batch.seq_lens_sum = int(batch.seq_lens_cpu.sum())
-    forward_batch, replays = inputs.prepare_for_verify(batch, worker.target_worker)
-    batch.seq_lens_cpu, batch.seq_lens_sum = kept
-    if replays and not in_graph:
-        worker.captured.store_tree(tree)
-    elif not replays and not on_cpu:
-        bound = int(window.host_lens.sum())
-        inputs.custom_mask = eager_mask(prefix_lens, bound, tree.ancestors)
-    output = worker.target_worker.forward_batch_generation(
-        batch=None, forward_batch=forward_batch, is_verify=True, skip_attn_backend_init=True
-    )
-    return output, replays
 
 
 def commit(worker: Any, batch: Any, window: Window, verified: Verified, accept_lens: torch.Tensor) -> None:

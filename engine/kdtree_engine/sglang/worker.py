@@ -131,9 +131,9 @@ class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
         if self.checks_ranks:
             ranks.check_width(self.tp_group, rows, self.device)
         window = open_window(self, batch, prefix_lens, rows)
-        tree, in_graph = self._trees(batch, window, prefix_lens)
+        tree, in_graph = self._trees(batch, window)
         with self.widths.of(rows):
-            verified = verify(self, batch, tree, window, prefix_lens, grammar_barrier, in_graph=in_graph)
+            verified = verify(self, batch, tree, window, grammar_barrier, in_graph=in_graph)
         if self.checks_ranks:
             ranks.check(self.tp_group, tree, verified.walked)
         if rows > 1:
@@ -160,12 +160,12 @@ class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
             indexer_topk_output=verified.output.indexer_topk_output,
         )
 
-    def _trees(self, batch: Any, window: Window, prefix_lens: torch.Tensor) -> tuple[BatchedTree, bool]:
+    def _trees(self, batch: Any, window: Window) -> tuple[BatchedTree, bool]:
         """This batch's trees, as many rows as the window's, and whether the drafter's graph built them."""
         rows = window.ids.shape[1]
         if rows == 1:
             return root_only(window.ids[:, 0]), False
-        tree, in_graph = propose(self, batch, window, prefix_lens)
+        tree, in_graph = propose(self, batch, window)
         return tree.first(rows), in_graph
 
     def on_verify_complete_cpu(self, num_correct_drafts_per_req: list[int], batch_size: int = 0) -> None:

@@ -116,7 +116,7 @@ class Engine:
         output = SimpleNamespace(logits_output=SimpleNamespace(hidden_states=hidden.view(-1, 1)))
         outcome = settle(walked, lens, places.flatten(), hidden.view(-1, 1), size)
         positions = lens[:, None] + torch.arange(size)
-        window = Window(choice, positions, places.flatten(), places.flatten(), lens)
+        window = Window(choice, positions, places.flatten(), places.flatten(), lens, lens)
         verified = Verified(choice, walked, records, outcome, output)
         batch = SimpleNamespace(return_logprob=False)
         commit(self, batch, window, verified, outcome.numbers[0].to(torch.int32))

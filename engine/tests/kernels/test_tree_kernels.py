@@ -8,8 +8,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kdtree_engine import treekernels
 from kdtree_engine.accept import walk
+from kdtree_engine.kernels import tree as kernels
 from kdtree_engine.tree import best_first, max_nodes
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -39,9 +39,9 @@ def test_kernels_are_the_reference(
     block = torch.arange(size, device=DEVICE)[:, None].repeat(1, 3) * torch.tensor([1, -1, -1], device=DEVICE)
     root = block[:, 0]  # a column of the drafter's block, as the engine gives it
     candidates = tokens.expand(size, -1, -1).to(DEVICE)
-    tree = treekernels.build(values, candidates, root, budget, keep_spine=keep_spine)
+    tree = kernels.build(values, candidates, root, budget, keep_spine=keep_spine)
     choice = [[100 * (depth + 1) + random.randrange(3) for depth in row] for row in tree.depth.tolist()]
-    walked = treekernels.walk(tree, torch.tensor(choice, device=DEVICE), depths)
+    walked = kernels.walk(tree, torch.tensor(choice, device=DEVICE), depths)
     for index, request in enumerate(logp):
         expected = best_first(request, budget, keep_spine=keep_spine)
         nodes = expected.nodes
@@ -62,7 +62,7 @@ def test_kernels_are_the_reference(
 def test_bad_drafter_output_still_gives_a_closed_tree() -> None:
     logp = torch.tensor([[[float("nan"), -1.0], [float("inf"), float("-inf")]]], device=DEVICE)
     candidates = torch.arange(4, device=DEVICE).view(1, 2, 2)
-    tree = treekernels.build(logp, candidates, torch.zeros(1, dtype=torch.long, device=DEVICE), 7)
+    tree = kernels.build(logp, candidates, torch.zeros(1, dtype=torch.long, device=DEVICE), 7)
     assert (tree.parent[0, 1:].cpu() < torch.arange(1, 7)).all()
     assert len({*zip(tree.parent[0].tolist(), tree.rank[0].tolist(), strict=True)}) == 7
 
@@ -70,4 +70,4 @@ def test_bad_drafter_output_still_gives_a_closed_tree() -> None:
 def test_an_impossible_budget_is_refused() -> None:
     logp = torch.tensor([[[-1.0, -2.0]]], device=DEVICE)
     with pytest.raises(ValueError, match="1 to 3 nodes"):
-        treekernels.build(logp, torch.zeros(1, 1, 2, dtype=torch.long), torch.zeros(1, dtype=torch.long), 4)
+        kernels.build(logp, torch.zeros(1, 1, 2, dtype=torch.long), torch.zeros(1, dtype=torch.long), 4)

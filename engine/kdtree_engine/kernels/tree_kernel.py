@@ -1,4 +1,4 @@
-"""The Triton programs behind `treekernels`: one per request."""
+"""The Triton programs behind `tree`: one per request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Triton programs behind `headkernels`."""
+"""The Triton programs behind `best_tokens`."""
 
 from __future__ import annotations
 

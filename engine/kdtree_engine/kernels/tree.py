@@ -6,8 +6,8 @@ import torch
 import triton
 
 from kdtree_engine.batched import BatchedTree, BatchedWalk
+from kdtree_engine.kernels.tree_kernel import build_kernel, walk_kernel
 from kdtree_engine.tree import max_nodes
-from kdtree_engine.tree_kernel import build_kernel, walk_kernel
 
 
 def build(

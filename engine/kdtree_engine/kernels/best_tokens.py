@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 import triton
 
-from kdtree_engine.head_kernel import parts_kernel, whole_kernel
+from kdtree_engine.kernels.best_tokens_kernel import parts_kernel, whole_kernel
 
 PART = 2048
 WIDEST = 32  # candidates; each costs one more reduction over a part
