@@ -4,8 +4,8 @@ import json
 import sys
 from dataclasses import asdict
 
+from ahead import hopper_resources, merge_resources, split_resources
 from kdtree_engine.attention import CacheType, gqa, make_plan, mla
-from kdtree_engine.attention.ahead import hopper_resources, merge_resources, split_resources
 from kdtree_engine.attention.devices import B300, H200, RTX_PRO_6000
 from kdtree_engine.attention.tiles import portable_tiles
 

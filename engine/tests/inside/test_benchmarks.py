@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import runpy
 import shlex
 import sys
 from collections.abc import Iterator
@@ -52,6 +53,16 @@ def test_every_script_explains_itself(name: str, capsys: pytest.CaptureFixture[s
         importlib.import_module(name).main(["--help"])
     assert ended.value.code == 0
     assert "--plan" in capsys.readouterr().out
+
+
+def test_the_attention_benchmark_explains_itself(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["attention", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(FOLDER / "attention"), run_name="__main__")
+    assert ended.value.code == 0
+    assert "FlashMLA" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])

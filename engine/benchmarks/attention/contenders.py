@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
-
-from kdtree_engine.attention.bench.cases import Inputs
+from cases import Inputs
 from kdtree_engine.attention.call import tree_attention
 from kdtree_engine.attention.devices import Device
 from kdtree_engine.attention.plan import make_plan

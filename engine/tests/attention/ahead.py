@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-
 from kdtree_engine.attention.merge_kernel import merge_kernel
 from kdtree_engine.attention.plan import Plan
 from kdtree_engine.attention.shapes import CacheType
 from kdtree_engine.attention.split_kernel import split_kernel
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
 
 ELEMENT = {CacheType.BF16: "*bf16", CacheType.FP8_E4M3: "*fp8e4nv", CacheType.FP32: "*fp32"}
 
@@ -54,9 +53,8 @@ def split_resources(plan: Plan, capability: int) -> Resources:
 
 def hopper_resources(plan: Plan) -> Resources:
     """Compile the sm_90 kernel of `plan`, page size 1 with a tree mask."""
-    from triton.experimental.gluon._runtime import GluonASTSource
-
     from kdtree_engine.attention.hopper_kernel import hopper_kernel
+    from triton.experimental.gluon._runtime import GluonASTSource
 
     types = {
         "Q": "*bf16", "KC": "*bf16", "KT": "*bf16", "OUT": "*bf16", "TABLE": "*i32", "TABLE_START": "*i32",

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-
-from kdtree_engine.attention.bench.cases import Inputs
-from kdtree_engine.attention.bench.contenders import Calls
+from cases import Inputs
+from contenders import Calls
 from kdtree_engine.attention.reference import reference_attention
 
 LONGEST = 6000
