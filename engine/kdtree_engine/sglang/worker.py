@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -18,14 +18,12 @@ from kdtree_engine.sglang.captured import CapturedStep
 from kdtree_engine.sglang.compat import captured_batch_sizes
 from kdtree_engine.sglang.compat import runtime as sgl
 from kdtree_engine.sglang.draft import propose, top_candidates
+from kdtree_engine.sglang.exposition import Exposition
 from kdtree_engine.sglang.registration import options_of
 from kdtree_engine.sglang.stepcounts import StepCounts
 from kdtree_engine.sglang.verify import commit, verify
 from kdtree_engine.sglang.widths import WidthStates
 from kdtree_engine.sglang.window import Window, open_window
-
-if TYPE_CHECKING:
-    from kdtree_engine.sglang.exposition import Exposition
 
 log = logging.getLogger(__name__)
 
@@ -47,13 +45,9 @@ class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
             )
         self.speculative_num_draft_tokens = self.options.budget
         parallel = sgl.get_parallel()
-        self._exposition = self._expose(server_args) if parallel.tp_rank == 0 else None
-        self.counts = StepCounts(
-            self.options,
-            self.device,
-            leads=parallel.tp_rank == 0,
-            publish=self._publish,
-        )
+        leads = parallel.tp_rank == 0
+        self._exposition = Exposition(self.options) if leads and server_args.enable_metrics else None
+        self.counts = StepCounts(self.options, self.device, leads=leads, publish=self._publish)
         self.tp_group = parallel.tp_group
         self.checks_ranks = ranks.wanted(os.environ, self.tp_group.world_size)
         self.captured: CapturedStep | None = None
@@ -66,13 +60,6 @@ class DDTreeWorker(sgl.DFlashWorkerV2):  # type: ignore[misc]
         exchange = functools.partial(ranks.first_ranks, self.tp_group) if several else None
         self.budget = Budget(self.options, exchange) if self.options.auto else None
         log.info("DDTREE ready: %s", self.options)
-
-    def _expose(self, server_args: Any) -> Exposition | None:
-        if not server_args.enable_metrics:
-            return None
-        from kdtree_engine.sglang.exposition import Exposition
-
-        return Exposition(self.options)
 
     def _publish(self, window: Totals, rows: int) -> None:
         if self._exposition is not None:
