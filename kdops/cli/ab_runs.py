@@ -79,7 +79,7 @@ def list_runs(store: Store, as_json: bool) -> None:
     rows = [("RUN", "HOST", "STATE", "LEGS", "ARMS", "RESULT")]
     for one in runs:
         said = ", ".join(f"{arm} {call}" for arm, call in one.calls.items())
-        legs = f"{finished.get(one.id, 0)}"
+        legs = f"{finished.get(one.id, 0)}/{one.legs}"
         rows.append((one.id, one.host, one.state, legs, " ".join(one.arms), said))
     emit("\n".join(columns(rows)))
 
