@@ -18,12 +18,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "tui"))
 
-import session
+import session  # type: ignore[import-not-found]
 from bench_cli import machine
 
 from kdops.fleet import Host, SshTarget
@@ -97,11 +98,11 @@ class Busy:
 
     def _talk(self) -> None:
         writer = subprocess.Popen(
-            [sys.executable, __file__, "--write-journal", str(self._lines)], stdout=subprocess.PIPE
+            [sys.executable, __file__, "--write-journal", str(self._lines)], stdout=subprocess.PIPE, bufsize=0
         )
         assert writer.stdout is not None
         with writer:
-            for entry in entries(iter(lambda: writer.stdout.read1(1 << 15), b"")):
+            for entry in entries(iter(partial(writer.stdout.read, 1 << 15), b"")):
                 self.fed += 1
                 if not self._inbox.add(HOSTS[0], entry):
                     break
@@ -199,7 +200,7 @@ async def memory(seconds: float) -> list[tuple[float, float]]:
             )
         recorder.close()
         app = Painted(Replay(path, 20.0, forever=True))
-        found = []
+        found: list[tuple[float, float]] = []
         async with app.run_test(size=(200, 50)):
             begun = time.monotonic()
             while (since := time.monotonic() - begun) < seconds:

@@ -5,5 +5,6 @@ cd "$(dirname "$0")/.."
 ruff check .
 ruff format --check .
 mypy
+mypy scripts/*.py
 (cd engine && mypy)
 lint-imports | tail -n 8

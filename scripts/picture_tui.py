@@ -12,8 +12,7 @@ from pathlib import Path
 
 from kdops import fleet
 from kdops.fleet import Host
-from kdops.host import HostConnection
-from kdops.host.probe import engine_port
+from kdops.host import HostConnection, probe
 from kdops.tui import start
 from kdops.tui.app import Dashboard
 
@@ -74,7 +73,9 @@ def main() -> None:
 def requests(host: Host, seconds: float) -> None:
     """Keep one request running on the host for so long."""
     with HostConnection(host) as connection:
-        argv = ["sh", "-c", _LOAD, "load", engine_port(host), str(int(seconds)), _REQUEST]
+        engine = probe(connection).engine
+        assert engine is not None
+        argv = ["sh", "-c", _LOAD, "load", str(engine.port), str(int(seconds)), _REQUEST]
         connection.run(argv, timeout=seconds + 60, check=True)
 
 

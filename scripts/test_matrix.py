@@ -143,7 +143,7 @@ def main() -> None:
     for file in sys.argv[1:] or every:
         result = run(file)
         (folder / f"{file.replace('/', '-')}.json").write_text(json.dumps(asdict(result)))
-    results = [result for file in every if (result := kept(folder, file))]
+    results = [known for file in every if (known := kept(folder, file))]
     missing = sorted(set(every) - {result.file for result in results})
     report(results, missing, where)
     good = all(case.outcome == "passed" for result in results for case in result.cases)
