@@ -16,7 +16,7 @@ from kdops.bench.workloads import Stage, Suite, count, reference
 from kdops.deploy import bundle as bundles
 from kdops.errors import UsageError
 from kdops.fleet import EngineConfig, Host, engine_config, facts
-from kdops.fleet.settings import LINEAR
+from kdops.fleet.settings import LINEAR, PLAIN
 
 ON_HOST, THROUGH_SSH = "host", "ssh"
 _LOAD_SECONDS = 60.0
@@ -91,11 +91,13 @@ def prepare(
         )
     extra = Arm(REFERENCE, REFERENCE, {})
     configs = tuple(engine_config(host, arm.profile, arm.overrides) for arm in (*arms, extra))
+    speculate = any(config.algorithm != PLAIN for config in configs[: len(arms)])
     # Outside fp32 the margins decide, and a measured leg has none: asking for them would slow it down.
     measured = any(arm.profile == REFERENCE for arm in arms) and all(map(exact, configs))
-    configs = configs[: len(arms)] if measured else configs
+    comparing = speculate and not measured
+    configs = configs if comparing else configs[: len(arms)]
     suite = make_suite(min(context(host, config) for config in configs))
-    needs_reference = not measured and bool(suite.greedy)
+    needs_reference = comparing and bool(suite.greedy)
     every = (*arms, extra) if needs_reference else tuple(arms)
     configs = configs[: len(every)]
     made = tuple(bundles.build(config, host) for config in configs)
@@ -180,7 +182,7 @@ def _describe(host: Host, arm: Arm, config: EngineConfig, release: str) -> dict[
         "profile": arm.profile,
         "overrides": dict(arm.overrides),
         "release": release,
-        "speculates": config.algorithm != REFERENCE,
+        "speculates": config.algorithm != PLAIN,
         "samples": config.algorithm != LINEAR or config.device != "cpu",
         "dtype": str(config.dtype),
         "floor": byte_floor.of(host, config),

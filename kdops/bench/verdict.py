@@ -70,7 +70,8 @@ def build(
         why = f"no verdict: {fatal.title} ({fatal.where}: {fatal.evidence})"
         comparisons = {name: _off(one, why) for name, one in comparisons.items()}
         by_set = {a: {s: _off(one, why) for s, one in sets_.items()} for a, sets_ in by_set.items()}
-    comparisons = {name: _with_split(one, arms, name, sets) for name, one in comparisons.items()}
+    else:
+        comparisons = {name: _with_split(one, arms, name, sets) for name, one in comparisons.items()}
     return RunResult(
         run=run,
         host=host,
@@ -115,7 +116,7 @@ def _with_split(one: Comparison, arms: Sequence[ArmResult], name: str, sets: Seq
     pairs = [
         (base.per_set[s], candidate.per_set[s]) for s in sets if s in base.per_set and s in candidate.per_set
     ]
-    if not pairs or "no verdict" in one.why:
+    if not pairs:
         return one
     before, after = (_mean([pair[side] for pair in pairs]) for side in (0, 1))
     return replace(one, why=f"{one.why}; {split(before, after).words()}")

@@ -28,6 +28,7 @@ from kdops.fleet import Host
 from kdops.host import HostConnection
 
 _RUN_MARGIN = 900.0
+_LEASE_S = 60.0
 _START_S = 1800.0
 
 
@@ -36,7 +37,7 @@ class Options:
     """why: for the audit line. lease: seconds a silent client keeps the lock. ready_timeout: for a start."""
 
     why: str = ""
-    lease: float = 60.0
+    lease: float = _LEASE_S
     ready_timeout: float = _START_S
 
 
@@ -86,7 +87,7 @@ def seconds(host: Host, variable: str, default: float) -> float:
 def options(host: Host, why: str, start: float = _START_S) -> Options:
     """Return lease and time limits for the host. start: seconds that a start may take where the inventory
     says nothing. Raises UsageError."""
-    return Options(why, seconds(host, "kdops_lease", 60.0), seconds(host, "kdops_ready_timeout", start))
+    return Options(why, seconds(host, "kdops_lease", _LEASE_S), seconds(host, "kdops_ready_timeout", start))
 
 
 def request(bundle: Bundle, host: Host, options: Options) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def _of_inventory(host: Host, profile: str, absent: dict[str, str]) -> Evidence:
 def _with_run(found: Evidence, run: Run | None, absent: dict[str, str]) -> Evidence:
     """Add a measurement, or say that there is none."""
     if run is None:
-        absent["measurement"] = f"none of this release: kdops bench {found.host}"
+        absent.setdefault("measurement", f"none of this release: kdops bench {found.host}")
         return dataclasses.replace(found, absent=absent)
     told = measured.from_document(run.document, _arm_settings(run.document, run.host))
     return dataclasses.replace(

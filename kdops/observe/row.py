@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from kdops.diagnose.failures import Failure
-from kdops.errors import KdopsError
+from kdops.errors import ExitCode, KdopsError
 from kdops.host.status import HostStatus
 from kdops.loose import digits
 from kdops.serving import metrics
@@ -44,7 +44,7 @@ class Row:
 def row(name: str, found: HostStatus | KdopsError, failure: Failure | None = None) -> Row:
     """Return the row for one host's status, or for why there is none. failure: of the service or deploy."""
     if isinstance(found, KdopsError):
-        kind = "unreachable" if found.code == 3 else "error"
+        kind = "unreachable" if found.code == ExitCode.UNREACHABLE else "error"
         return Row(name, kind, notes=(f"{found.title}: {found.cause}", f"remedy: {found.remedy}"))
     unit, engine = found.unit, found.engine
     state = _state(found)

@@ -36,6 +36,14 @@ def test_a_measurement_of_what_serves_carries_the_serving_release(tmp_path: Path
     assert job.plan["arms"][0]["release"] == "linear-deployedby"
 
 
+def test_arms_that_do_not_speculate_need_no_start_to_be_compared_with(tmp_path: Path) -> None:
+    suite = partial(make, built_in(), quick=True)
+    for profiles, starts in ((["autoregressive", "autoregressive"], 2), (["autoregressive", "ddtree"], 3)):
+        arms = parse(profiles, [])
+        made = prepare(host(tmp_path), arms, lambda n: suite(context_length=n), quick=True, seed=1)
+        assert len(made.positions) == starts
+
+
 def test_sampled_sets_need_no_autoregressive_start(tmp_path: Path) -> None:
     arms = parse(["linear", "ddtree"], [])
     for sampling, reference in ((None, True), (Sampling(temperature=0.7), False)):

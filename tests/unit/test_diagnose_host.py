@@ -81,6 +81,13 @@ def test_a_healthy_host(store: Store) -> None:
     assert found.absent == {"measurement": "none of this release: kdops bench ct200"}
 
 
+def test_a_measurement_of_its_release_that_cannot_be_read_is_told(store: Store) -> None:
+    plan = {"arms": [{"name": "linear", "release": "linear-1"}], "order": [0], "reference": False}
+    store.open_run("r1", "ct200", "2026-11-01T00:00:00+00:00", plan)
+    store.set_state("r1", "done", {})
+    assert evidence(Recorded(), store).absent["measurement"].startswith("run r1 is not complete: ")
+
+
 def test_a_host_without_anything_deployed(store: Store) -> None:
     bare = Recorded(current=None, txn=None, engine=None, gpus=[], properties={})
     bare.journal, bare.unit, bare.manifests = "", "", {}
