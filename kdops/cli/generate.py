@@ -48,10 +48,9 @@ def generate(
     with HostConnection(load(inventory).one(name)) as connection:
         status = probe(connection)
         engine = status.engine
-        if status.unit.active != "active":
+        if status.unit.active != "active" or engine is None:
             raise not_serving(status)
-        port = engine.port if engine else 0
-        with connection.forward(port) as local:
+        with connection.forward(engine.port, engine.address) as local:
             key = api_key(connection)
             answer = client.generate(local, prompt, max_new_tokens=max_new_tokens, api_key=key)
     if as_json:
@@ -62,12 +61,15 @@ def generate(
 
 
 def not_serving(status: HostStatus) -> KdopsError:
-    """Return the error for an engine that does not serve now."""
+    """Return the error for an engine that does not serve now, or was not seen to."""
     unit, host = status.unit, status.host
     if not unit.exists:
         why, remedy = "nothing is deployed", f"kdops deploy {host}"
     elif unit.active in ("activating", "deactivating", "reloading"):
         why, remedy = f"the service is {unit.active} ({unit.sub})", f"watch it: kdops status {host}"
+    elif unit.active == "active":
+        said = (status.errors or {}).get("engine", "no word")
+        why, remedy = f"its HTTP side was not read: {said}", f"see kdops status {host}, then try again"
     else:
         why, remedy = f"the service is {unit.active}", f"kdops start {host}; why it ended: kdops logs {host}"
     return KdopsError(f"{host}: the engine does not serve", cause=why, remedy=remedy)

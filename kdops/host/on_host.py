@@ -119,6 +119,7 @@ def engine(api_key: Path, manifest: Any, port: int) -> dict[str, Any]:
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         health, metrics, info = pool.map(lambda path: fetch(address, port, path, key), paths)
     return {
+        "address": address,
         "port": port,
         "health": health[0],
         "health_error": health[1] if health[0] is None else None,

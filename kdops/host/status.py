@@ -58,12 +58,14 @@ class UnitState:
 
 @dataclass(frozen=True)
 class EngineState:
-    """The engine's HTTP side. health: "ok", "starting", "refused", "no answer" or "http NNN"."""
+    """The engine's HTTP side. health: "ok", "starting", "refused", "no answer" or "http NNN". address: as its
+    own host reaches it."""
 
     port: int
     health: str
     metrics: str | None = None
     server_info: Mapping[str, Any] | None = None
+    address: str = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -268,6 +270,7 @@ def _engine(engine: Mapping[str, Any]) -> EngineState | None:
         health=health,
         metrics=text(engine.get("metrics")) or None,
         server_info=info if isinstance(info, dict) else None,
+        address=text(engine.get("address")) or "127.0.0.1",
     )
 
 

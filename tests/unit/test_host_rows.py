@@ -145,3 +145,5 @@ def test_an_engine_that_does_not_serve_generates_nothing(active, said, remedy):
     assert said in error.cause
     assert remedy in error.remedy
     assert "kdops deploy g" in not_serving(HostStatus("g", UnitState("u"))).remedy
+    unseen = HostStatus("g", UnitState("u", "loaded", "active", "running"), errors={"engine": "no port"})
+    assert not_serving(unseen).cause == "its HTTP side was not read: no port"

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kdops.host import on_host
 from kdops.host.status import parse
 
 pytestmark = pytest.mark.unit
@@ -137,6 +138,16 @@ def test_the_last_outcome_keeps_its_reason():
 )
 def test_health(engine, health):
     assert parse("gpu1", report(engine=engine)).engine.health == health
+
+
+@pytest.mark.parametrize(
+    ("bind", "address"),
+    [("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("127.0.0.2", "127.0.0.2"), (None, "127.0.0.1")],
+)
+def test_the_engine_is_reached_where_it_listens(tmp_path, bind, address):
+    told = on_host.engine(tmp_path / "no key", {"settings": {"bind": bind, "port": 1}}, 30000)
+    engine = parse("g", report(engine=told)).engine
+    assert (engine.address, engine.port) == (address, 1)
 
 
 def test_gpu_values_the_driver_does_not_have():
