@@ -9,6 +9,7 @@ from kdops.deploy.bundle import Bundle
 from kdops.deploy.guard_call import call
 from kdops.errors import UsageError
 from kdops.fleet import Host
+from kdops.guard.layout import ON_HOST
 from kdops.guard.model import ADOPTED
 from kdops.host import HostConnection
 
@@ -42,7 +43,7 @@ def choose(host: str, service: str, report: Mapping[str, Any] | None, release: s
     if not name.startswith(ADOPTED) and name not in report.get("releases", [name]):
         raise UsageError(
             f"{host}: release {name} is no longer on the host",
-            cause="its folder below /opt/kdops/releases is gone",
+            cause=f"its folder below {ON_HOST.releases} is gone",
             remedy=f"deploy its settings anew: kdops deploy {host} --profile PROFILE",
         )
     return Bundle(chosen[-1]["release"], chosen[-1]["unit"], service, None, None, None)
