@@ -129,9 +129,9 @@ def deploy(
 
     check: raises what refuses the deploy; called when there is something to do, before anything is done.
 
-    Raises KdopsError with the exit code of docs/operating.md. Whatever happens: once this call or the guard on
-    the host has finished, the last committed or the new release serves, or, on a first deploy, the service is
-    stopped.
+    Raises KdopsError with the exit code of docs/operating.md. Whatever happens: once this call or the guard
+    on the host has finished, the last committed or the new release serves, or, on a first deploy, the service
+    is stopped.
     """
     planned = make_plan(host, bundle)
     refuse_locked(host, planned)

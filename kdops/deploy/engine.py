@@ -20,8 +20,8 @@ def site_files() -> dict[str, bytes]:
     """Return path → content of the release's site/ folder. The same sources give the same bytes.
 
     kdtree-engine is pure Python, so its installed form is the package plus a `dist-info` folder (PyPA,
-    "Recording installed projects") with name, version and entry points. Raises KdopsError when the sources are
-    not there.
+    "Recording installed projects") with name, version and entry points. Raises KdopsError when the sources
+    are not there.
     """
     folder = source()
     try:
