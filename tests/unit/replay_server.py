@@ -48,14 +48,18 @@ class Replay:
     async def _events(self, body: dict[str, Any], writer: asyncio.StreamWriter) -> None:
         wanted, done, steps = body["sampling_params"]["max_new_tokens"], 1, 0
         prompt = len(body.get("input_ids") or body["text"])
+        plain = 3 if body.get("text") == "auto" else 0
         due = asyncio.get_running_loop().time()
         while True:
             meta = {"prompt_tokens": prompt, "cached_tokens": 0, "completion_tokens": done}
             meta |= {"finish_reason": {"type": "length"} if done == wanted else None}
-            if steps:
+            if plain:
+                meta |= {"spec_plain_steps": min(steps, plain)}
+            if verified := max(0, steps - plain):
                 accepted = self.tokens - 1
-                meta |= {"spec_verify_ct": steps, "spec_correct_drafts_histogram": [0] * accepted + [steps]}
-                meta |= {"spec_num_correct_drafts": steps * accepted}
+                histogram = [0] * accepted + [verified]
+                meta |= {"spec_verify_ct": verified, "spec_correct_drafts_histogram": histogram}
+                meta |= {"spec_num_correct_drafts": verified * accepted}
             if body.get("return_logprob") and body.get("top_logprobs_num") == 2:
                 meta |= {"output_top_logprobs": [[[-0.5, 7, None], [-0.75, 8, None]]] * done}
             if body["text" if "text" in body else "input_ids"] == "bare":
@@ -70,7 +74,7 @@ class Replay:
             await writer.drain()
             due += self.seconds
             await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
-            steps, done = steps + 1, min(wanted, done + self.tokens)
+            steps, done = steps + 1, min(wanted, done + (1 if steps < plain else self.tokens))
 
     def _plain(self, writer: asyncio.StreamWriter, text: str, status: str = "200 OK") -> None:
         writer.write(

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdops.bench.client import command, job, parse, zipapp
+from kdops.bench.leg import analyse
 from kdops.bench.workloads import Request, Stage
 from kdops.errors import KdopsError
 
@@ -116,6 +117,14 @@ def test_a_client_that_nobody_listens_to_ends_and_leaves_nothing(tmp_path: Path,
     started.stdout.close()
     assert started.wait(timeout=10) != 0, "twenty seconds of requests were to come"
     assert not folder.exists()
+
+
+def test_plain_steps_of_an_auto_arm_come_with_the_sample(tmp_path: Path, replay: Any) -> None:
+    asked = Request("prose/0", "auto", 44)
+    found = samples(client(tmp_path, replay(0.001, 4), Stage("prose", (asked,))))
+    leg = analyse("ddtree", 0, speculates=True, samples=found, evidence={})
+    assert not [one for one in leg.findings if one.title == "a request cannot be used"]
+    assert (leg.stages["prose"].steps, leg.stages["prose"].plain) == (10, 3)
 
 
 def test_margins_are_of_the_best_token_above_the_second(tmp_path: Path, replay: Any) -> None:

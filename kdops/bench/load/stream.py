@@ -19,6 +19,7 @@ _KEPT = (
     "spec_correct_drafts_histogram",
     "spec_num_correct_drafts",
     "spec_num_proposed_drafts",
+    "spec_plain_steps",
 )
 _COUNT = b'"completion_tokens":'
 
