@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from kdops.diagnose.evidence import Arm, GpuUse, Measurement, Stretch
 from kdops.fleet.profiles import BUILT_IN
 from kdops.fleet.settings import LINEAR, PLAIN, TREE
-from kdops.loose import items, mapping
+from kdops.loose import items, mapping, number
 
 
 @dataclass(frozen=True)
@@ -136,11 +136,11 @@ def _arm(
 
 
 def _gpus(run: str, document: Mapping[str, Any]) -> Iterator[GpuUse]:
-    for number, leg in enumerate(items(document.get("leg_gpus"))):
+    for place, leg in enumerate(items(document.get("leg_gpus"))):
         if not (leg := mapping(leg)):
             continue
         yield GpuUse(
-            source=f"run {run}, leg {number + 1}",
+            source=f"run {run}, leg {place + 1}",
             busy=_number(leg.get("busy")),
             clock=_number(leg.get("sm_clock")),
             max_clock=_number(leg.get("max_clock")),
@@ -161,16 +161,15 @@ def _histogram(value: Any) -> tuple[int, ...]:
 
 
 def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value) if value >= 0 else None
+    found = None if isinstance(value, bool | str) else number(value)
+    return found if found is not None and found >= 0 else None
 
 
 def _whole(value: Any) -> int | None:
     if isinstance(value, str) and value.isascii() and value.isdecimal():
         return int(value[:9])
-    number = _number(value)
-    return int(number) if number is not None and number == int(number) else None
+    found = _number(value)
+    return int(found) if found is not None and found == int(found) else None
 
 
 def _dicts(value: Any) -> list[Mapping[str, Any]]:

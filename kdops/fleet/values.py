@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from kdops.fleet.settings import SETTINGS, EngineConfig
+from kdops.loose import number
 
 _HINTS = get_type_hints(EngineConfig)
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -118,7 +119,7 @@ def _int(name: str, _hint: Any, value: Any) -> int:
 
 
 def _float(name: str, _hint: Any, value: Any) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+    if isinstance(value, int | float) and not isinstance(value, bool) and number(value) is not None:
         return float(value)
     raise Wrong(f"{value!r} is not a number; allowed: {allowed(name)}")
 

@@ -9,7 +9,6 @@ engine with `--ddtree-budget auto` may take; it is no verify step and commits on
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -41,11 +40,11 @@ class Acceptance:
 
 
 def whole(value: Any) -> int | None:
-    """Return `value` as a non-negative whole number, or None if it is none (missing, null, NaN, text,
-    bool)."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    """Return `value` as a non-negative whole number, or None if it is none (missing, null, NaN, text, bool,
+    more than a counter holds)."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1 << 63:
         return None
-    return int(value) if value >= 0 and value == int(value) else None
+    return int(value) if value == int(value) else None
 
 
 def acceptance(meta: Mapping[str, Any], completion_tokens: int | None) -> Acceptance | None:

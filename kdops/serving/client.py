@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import http.client
 import json
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kdops.errors import KdopsError, UnreachableError
-from kdops.loose import document
+from kdops.loose import document, number
 from kdops.serving.acceptance import Acceptance, acceptance, whole
 
 _PATH = "/generate"
@@ -92,7 +91,6 @@ def generation(answer: Mapping[str, Any], seconds: float) -> Generation:
     ids = answer.get("output_ids")
     reason = meta.get("finish_reason")
     completion = whole(meta.get("completion_tokens"))
-    length = meta.get("spec_accept_length")
     text = answer.get("text")
     return Generation(
         text=text if isinstance(text, str) else "",
@@ -103,9 +101,7 @@ def generation(answer: Mapping[str, Any], seconds: float) -> Generation:
         finish_reason=str(reason.get("type")) if isinstance(reason, dict) else str(reason or "unknown"),
         seconds=seconds,
         acceptance=acceptance(meta, completion),
-        sglang_accept_length=float(length)
-        if isinstance(length, int | float) and not isinstance(length, bool) and math.isfinite(length)
-        else None,
+        sglang_accept_length=number(meta.get("spec_accept_length")),
     )
 
 
@@ -113,7 +109,7 @@ def _said(content: bytes) -> str:
     text = content[:2000].decode(errors="replace")
     try:
         error = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text[:300]
     if isinstance(error, dict):
         inner = error.get("error", error.get("message", error.get("detail", "")))

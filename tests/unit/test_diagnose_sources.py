@@ -88,7 +88,7 @@ def test_its_findings_follow() -> None:
 
 
 def mutations() -> st.SearchStrategy[Any]:
-    odd = st.sampled_from([None, "x", -1, 0, [], {}, True, 1e400, float("nan"), [None], {"a": None}])
+    odd = st.sampled_from([None, "x", -1, 0, 10**400, [], {}, True, 1e400, float("nan"), [None], {"a": None}])
 
     def spoil(value: Any) -> st.SearchStrategy[Any]:
         if isinstance(value, dict):

@@ -149,6 +149,7 @@ def test_required_settings_are_asked_for(tmp_path: Path) -> None:
         ("port", "[1", "not valid YAML"),
         ("memory_fraction", ".nan", "not a number"),
         ("memory_fraction", ".inf", "not a number"),
+        ("memory_fraction", "9" * 400, "not a number"),
         ("memory_fraction", "null", "must not be null"),
         ("model", "--help", "must match"),
         ("model", "a\nb", "must match"),

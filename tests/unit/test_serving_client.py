@@ -88,6 +88,12 @@ def test_a_refusal_is_told_in_the_engine_s_words(server, body, said):
     assert "400" in refused.value.title
 
 
+def test_a_refusal_in_arrays_of_arrays_is_told(server):
+    server.answers["/generate"] = (500, b"[" * 2000)
+    with pytest.raises(KdopsError, match="HTTP 500"):
+        ask(server)
+
+
 def test_a_wrong_key_is_named(server):
     server.answers["/generate"] = (401, b"")
     with pytest.raises(KdopsError) as refused:
