@@ -58,9 +58,9 @@ def test_every_script_explains_itself(name: str, capsys: pytest.CaptureFixture[s
 def test_the_attention_benchmark_explains_itself(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["attention", "--help"])
+    monkeypatch.setattr(sys, "argv", ["bench", "--help"])
     with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(FOLDER / "attention"), run_name="__main__")
+        runpy.run_module("kdtree_engine.attention.bench", run_name="__main__")
     assert ended.value.code == 0
     assert "FlashMLA" in capsys.readouterr().out
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
-from cases import Inputs
+
+from kdtree_engine.attention.bench.cases import Inputs
 from kdtree_engine.attention.call import tree_attention
 from kdtree_engine.attention.devices import Device
 from kdtree_engine.attention.plan import make_plan

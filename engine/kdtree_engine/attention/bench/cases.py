@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
+
 from kdtree_engine.attention.shapes import AttentionShape, CacheType
 from kdtree_engine.attention.tensors import CACHE_DTYPES, PagedCache, Tree, pack_mask
 

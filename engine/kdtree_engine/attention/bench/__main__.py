@@ -1,6 +1,6 @@
-"""Time the stock kernel, ours and FlashMLA on the same inputs, against what the card can do at best.
+"""Stock kernel, ours, FlashMLA and the floor in one run on this machine's GPU.
 
-    PYTHONPATH=engine python engine/benchmarks/attention --out results
+    python -m kdtree_engine.attention.bench --out results
 
 The stock kernel is measured where SGLang is importable, FlashMLA where `sgl_kernel.flash_mla` is; what
 is not is left out (the two may need different installations and a second run with `--only flashmla`).
@@ -14,17 +14,18 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import contenders
 import torch
 import triton
-from accuracy import relative_error
-from cases import Case, Inputs, case_grid, page_cases
+
+from kdtree_engine.attention.bench import contenders
+from kdtree_engine.attention.bench.accuracy import relative_error
+from kdtree_engine.attention.bench.cases import Case, Inputs, case_grid, page_cases
+from kdtree_engine.attention.bench.report import Measurement, Setting, table, write_json, write_plot
+from kdtree_engine.attention.bench.timing import copy_bandwidth, graph_ms, matrix_rate
 from kdtree_engine.attention.devices import Device, detect
 from kdtree_engine.attention.plan import suits_hopper
 from kdtree_engine.attention.shapes import gqa, mla
 from kdtree_engine.attention.tiles import portable_tiles
-from report import Measurement, Setting, table, write_json, write_plot
-from timing import copy_bandwidth, graph_ms, matrix_rate
 
 CONTEXTS = (1408, 5568, 32768, 65536, 131072, 185024)
 ROWS = (1, 8, 16, 33)
@@ -76,7 +77,7 @@ def measure(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="attention", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m kdtree_engine.attention.bench", description=__doc__)
     parser.add_argument(
         "--out", type=Path, default=Path(), help="folder for attention.json and attention.svg"
     )
@@ -92,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
     ceilings = copy_bandwidth(), matrix_rate()
     torch.cuda.empty_cache()
-    command = shlex.join(["python", "engine/benchmarks/attention", *(arguments or sys.argv[1:])])
+    command = shlex.join(["python", "-m", "kdtree_engine.attention.bench", *(arguments or sys.argv[1:])])
     versions = (torch.__version__, triton.__version__)
     setting = Setting(device.name, *ceilings, *versions, command, options.commit)
     results: list[Measurement] = []

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from cases import Inputs
-from contenders import Calls
+
+from kdtree_engine.attention.bench.cases import Inputs
+from kdtree_engine.attention.bench.contenders import Calls
 from kdtree_engine.attention.reference import reference_attention
 
 LONGEST = 6000

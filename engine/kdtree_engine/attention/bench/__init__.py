@@ -1,0 +1,1 @@
+"""Time the stock kernel, ours and FlashMLA on the same inputs, against what the card can do at best."""
