@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from kdops.errors import ExitCode, KdopsError
 from kdops.guard.layout import ON_HOST
+from kdops.loose import items, mapping, text
 
 _PYZ = str(ON_HOST.guard)
 
@@ -59,16 +60,17 @@ def document(answer: Any) -> dict[str, Any]:
     if not isinstance(answer, dict) or "ok" not in answer:
         raise ValueError("no answer of a guard")
     if not answer["ok"]:
-        raise error_of(answer["error"])
+        raise error_of(mapping(answer.get("error")))
     return answer
 
 
 def error_of(words: Mapping[str, Any]) -> KdopsError:
-    """Return the KdopsError in a guard's error or failure document."""
+    """Return the KdopsError in a guard's error or failure document; another version may tell less."""
+    code = words.get("code")
     return KdopsError(
-        words["title"],
-        cause=words["cause"],
-        remedy=words["remedy"],
-        code=ExitCode(words["code"]),
-        evidence=tuple(words.get("evidence", ())),
+        text(words.get("title")) or "the guard on the host reports a failure",
+        cause=text(words.get("cause")) or "it does not say why",
+        remedy=text(words.get("remedy")) or f"to see more, run on the host: python3 {_PYZ} status",
+        code=next((known for known in ExitCode if known and known == code), ExitCode.FAILED),
+        evidence=tuple(map(text, items(words.get("evidence")))),
     )

@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kdops.deploy.bundle import Bundle
 from kdops.deploy.client import ask
+from kdops.deploy.guard_call import document
 from kdops.deploy.key_file import usable
 from kdops.deploy.playbook import _event
 from kdops.deploy.rollback import choose
-from kdops.errors import UsageError
+from kdops.errors import ExitCode, KdopsError, UsageError
 
 pytestmark = pytest.mark.unit
 
@@ -37,6 +40,18 @@ def test_a_damaged_guard_is_installed_anew(said: Said) -> None:
     made = ask(said, Bundle("linear-1", "u.service", "lab0", None, None, None))
     assert not made.empty
     assert "damaged" in made.changes[0]
+
+
+ODD = st.none() | st.booleans() | st.integers(-1, 200) | st.text(max_size=5) | st.lists(st.none(), max_size=2)
+
+
+@given(st.dictionaries(st.sampled_from(["title", "cause", "remedy", "code", "evidence", "x"]), ODD))
+def test_an_error_of_another_guard_is_told_as_far_as_it_goes(words: dict[str, Any]) -> None:
+    for answer in ({"ok": False, "error": words}, {"ok": False}, {"ok": 0, "error": words.get("title")}):
+        with pytest.raises(KdopsError) as caught:
+            document(answer)
+        error = caught.value
+        assert error.title and error.cause and error.remedy and error.code in set(ExitCode) - {ExitCode.OK}
 
 
 def test_a_release_whose_folder_is_gone_is_no_rollback_target() -> None:
