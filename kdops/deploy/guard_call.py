@@ -61,7 +61,18 @@ def document(answer: Any) -> dict[str, Any]:
         raise ValueError("no answer of a guard")
     if not answer["ok"]:
         raise error_of(mapping(answer.get("error")))
-    return answer
+    return _Answer(answer)
+
+
+class _Answer(dict[str, Any]):
+    """A guard's document. One of another kdops may lack what is asked for."""
+
+    def __missing__(self, key: str) -> Any:
+        raise DamagedGuardError(
+            "the guard on the host is of another kdops",
+            cause=f"its answer does not tell {key!r}",
+            remedy="`kdops deploy` installs this one's",
+        )
 
 
 def error_of(words: Mapping[str, Any]) -> KdopsError:

@@ -34,7 +34,14 @@ class Said:
 
 
 @pytest.mark.parametrize(
-    "said", [Said(0, "", b""), Said(1, "", b"SyntaxError: cut short"), Said(0, "[]", b"")]
+    "said",
+    [
+        Said(0, "", b""),
+        Said(1, "", b"SyntaxError: cut short"),
+        Said(0, "[]", b""),
+        Said(0, '{"ok": true}', b""),
+        Said(0, '{"ok": true, "committed": [], "guard": "x"}', b""),
+    ],
 )
 def test_a_damaged_guard_is_installed_anew(said: Said) -> None:
     made = ask(said, Bundle("linear-1", "u.service", "lab0", None, None, None))
