@@ -87,7 +87,7 @@ def result(stored: StoredRun, store: Store) -> RunResult:
         raise KdopsError(
             f"run {stored.id} is not complete",
             cause=f"{len(missing)} of {len(wanted)} legs are missing",
-            remedy=f"kdops ab resume {stored.id}" if len(plan["arms"]) > 1 else again(stored.host),
+            remedy=go_on(stored),
         )
     _require(stored, _RESULT)
     if lacking := {"profile", "release", "speculates"} - set.intersection(*map(set, plan["arms"])):
@@ -99,6 +99,11 @@ def result(stored: StoredRun, store: Store) -> RunResult:
             if REFERENCE_LEG not in legs and not plan["arms"][arm]["speculates"]:
                 legs[REFERENCE_LEG] = legs[position]
         return build(stored.id, stored.host, stored.created, plan, legs, known)
+
+
+def go_on(stored: StoredRun) -> str:
+    """Return what to do about a run that nothing measures any more before it is complete."""
+    return f"kdops ab resume {stored.id}" if len(stored.plan["arms"]) > 1 else again(stored.host)
 
 
 def again(host: str) -> str:

@@ -70,10 +70,10 @@ def about(store: Store, id_: str) -> list[str]:
 
 
 def _about(stored: StoredRun, store: Store) -> list[str]:
-    from kdops.bench.stored import result
+    from kdops.bench.stored import go_on, result
 
     if stored.state == "running":
-        return [*_so_far(stored, store), "", f"if nothing measures it any more: kdops ab resume {stored.id}"]
+        return [*_so_far(stored, store), "", f"if nothing measures it any more: {go_on(stored)}"]
     try:
         return terminal.screen(result(stored, store))
     except KdopsError as error:

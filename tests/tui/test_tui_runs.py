@@ -82,6 +82,13 @@ def table(lines: list[str]) -> list[list[str]]:
     return [line.split() for line in lines[1:6]]
 
 
+def test_what_to_do_about_a_run_that_nothing_measures_any_more(store):
+    assert runs.about(store, "20261129-1")[-1].endswith(": kdops ab resume 20261129-1")
+    one = {**PLAN, "arms": ARMS[:1], "order": [0], "reference": False}
+    store.open_run("20261129-2", "b300-0", "2026-11-29T11:00:00+00:00", one)
+    assert runs.about(store, "20261129-2")[-1].endswith(": kdops bench b300-0"), "it cannot be resumed"
+
+
 def test_a_run_that_goes_on_shows_its_legs_and_no_verdict(store):
     assert runs.listing(store) == [
         runs.RunLine("20261129-1", "b300-0", "running", 0, 5, ("linear", "ddtree"))
