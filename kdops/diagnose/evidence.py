@@ -148,7 +148,7 @@ class Drafter:
 @dataclass(frozen=True)
 class GpuUse:
     """One or several GPUs over a while. busy: 0 to 1; clocks in MHz; power in W; reasons: what held the
-    clocks down, as NVML names it."""
+    clocks down, in words of `kdops.throttle`."""
 
     source: str
     busy: float | None = None
@@ -219,15 +219,25 @@ class Measurement:
     doubts: tuple[tuple[str, str], ...] = ()
 
 
+AL, STEP_TIME, START = "AL", "step time", "start-up time"
+"""Quantities on a host's record; times in seconds."""
+
+
 @dataclass(frozen=True)
 class Past:
-    """A quantity's history on this host and profile. now belongs to the newest release; unit: for words."""
+    """A quantity's history on this host and profile. now: of the newest release; previous: the one before."""
 
     quantity: str
     before: tuple[float, ...]
     now: float
     release: str = ""
     previous: str = ""
+
+    def words(self, value: float) -> str:
+        """Return a value of the quantity with its unit."""
+        if self.quantity == STEP_TIME:
+            return f"{value * 1e3:.1f} ms"
+        return f"{value:.0f} s" if self.quantity == START else f"{value:.2f}"
 
 
 @dataclass(frozen=True)

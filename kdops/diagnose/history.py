@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kdops.diagnose.evidence import Arm, Past
+from kdops.diagnose.evidence import AL, START, STEP_TIME, Arm, Past
 from kdops.store import Mark
-
-AL, STEP_TIME, START = "AL", "step time", "start-up time"
 
 
 def pasts(marks: Sequence[Mark], basis: str | None = None) -> tuple[Past, ...]:

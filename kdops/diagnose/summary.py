@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from kdops.diagnose.evidence import Evidence
 from kdops.diagnose.rules import slopes
 
-_UNITS = {"step time": (1e3, " ms"), "start-up time": (1.0, " s")}
-
 
 def seen(e: Evidence) -> tuple[str, ...]:
     """Return the lines; nothing without evidence."""
@@ -41,10 +39,9 @@ def _lines(e: Evidence) -> Iterator[str]:
         yield f"since the last good release: {change.setting} {change.before} → {change.after}"
     for past in e.past:
         if past.before:
-            scale, unit = _UNITS.get(past.quantity, (1.0, ""))
-            now, low, high = (scale * v for v in (past.now, min(past.before), max(past.before)))
-            spread = f"{low:.3g} to {high:.3g}" if high > low else f"{low:.3g}"
-            yield f"{past.quantity} {now:.3g}{unit}, on this host before {spread}{unit}"
+            low, high = (past.words(end(past.before)) for end in (min, max))
+            spread = low if low == high else f"{low} to {high}"
+            yield f"{past.quantity} {past.words(past.now)}, on this host before {spread}"
 
 
 def _journal(e: Evidence) -> Iterator[str]:

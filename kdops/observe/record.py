@@ -36,7 +36,7 @@ def deployed(
     host: Host, bundle: Bundle, outcome: Mapping[str, Any] | None, say: Callable[[str], None]
 ) -> None:
     """Record how long the committed release took to start. say: gets a warning."""
-    from kdops.diagnose.history import START
+    from kdops.diagnose.evidence import START
 
     seconds = ((outcome or {}).get("seconds") or {}).get("starting")
     if not outcome or outcome.get("result") != "committed" or not seconds or bundle.files is None:

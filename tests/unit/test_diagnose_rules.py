@@ -241,7 +241,7 @@ def test_what_was_seen_is_said_without_a_finding() -> None:
         in told
     )
     assert "GPUs busy 95%, 400 W" in told
-    assert "AL 3.2, on this host before 3.1 to 3.3" in told
+    assert "AL 3.20, on this host before 3.10 to 3.30" in told
     assert seen(Evidence()) == ()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kdops.diagnose.evidence import Evidence
+from kdops.diagnose.evidence import AL, Evidence
 from kdops.diagnose.finding import Confidence, Finding, Severity
 
 _LINES, _WINDOWS, _STEPS = 3, 5, 50
@@ -150,7 +150,7 @@ def unproven_gain(e: Evidence) -> tuple[Finding, ...]:
     proven = any(arm.lossless in _PROVEN for arm in arms)
     for past in e.past:
         if (
-            past.quantity == "AL"
+            past.quantity == AL
             and len(past.before) >= 3
             and past.now > _GAIN * max(past.before)
             and not proven

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
-from kdops.diagnose.evidence import Evidence
+from kdops.diagnose.evidence import AL, Evidence
 from kdops.diagnose.finding import Confidence, Finding, Severity
 from kdops.diagnose.rules.ends import ends
 from kdops.diagnose.rules.positions import conditional, shares
@@ -23,7 +23,7 @@ _HITS = 10
 
 def wrong_from_the_start(e: Evidence) -> tuple[Finding, ...]:
     """Acceptance is low from the first token of the shortest prompt, or at the first position of a block."""
-    best_past = max((v for p in e.past if p.quantity == "AL" for v in p.before), default=None)
+    best_past = max((v for p in e.past if p.quantity == AL for v in p.before), default=None)
     for arm, found in _histograms(e).items():
         steps = sum(map(sum, found.values()))
         accepted = sum(i * n for cells in found.values() for i, n in enumerate(cells))

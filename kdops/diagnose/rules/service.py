@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kdops.diagnose.evidence import Evidence, Past
+from kdops.diagnose.evidence import AL, START, STEP_TIME, Evidence, Past
 from kdops.diagnose.failure_class import Kind
 from kdops.diagnose.failures import Failure, classify
 from kdops.diagnose.finding import Confidence, Finding, Severity
 
 _BEFORE = 3
-_ALLOWED = {"AL": (0.9, None), "step time": (None, 1.15), "start-up time": (None, 1.5)}
+_ALLOWED = {AL: (0.9, None), STEP_TIME: (None, 1.15), START: (None, 1.5)}
 """How far a new release may be outside the range that this host has shown: (below, above)."""
 
 
@@ -101,7 +101,7 @@ def _outside(e: Evidence, past: Past) -> Finding | None:
     low, high = min(past.before), max(past.before)
     if not (below and past.now < below * low) and not (above and past.now > above * high):
         return None
-    gone = past.quantity == "AL" and past.now < 1.05
+    gone = past.quantity == AL and past.now < 1.05
     return Finding(
         "outside-history",
         f"{past.quantity} is outside this host's own range",
@@ -114,19 +114,13 @@ def _outside(e: Evidence, past: Past) -> Finding | None:
         f"go back until it is understood: kdops rollback {e.host}",
         f"kdops ab {e.profile or 'linear'} autoregressive --host {e.host} --quick",
         (
-            f"{past.quantity} {_number(past, past.now)}, before {_number(past, low)} to "
-            f"{_number(past, high)} in {len(past.before)} measurements",
+            f"{past.quantity} {past.words(past.now)}, before {past.words(low)} to "
+            f"{past.words(high)} in {len(past.before)} measurements",
             *((f"release {past.release}, before it {past.previous}",) if past.previous else ()),
             *_changes(e),
         ),
-        ("the text: the same prompt sets are compared",) if past.quantity == "AL" else (),
+        ("the text: the same prompt sets are compared",) if past.quantity == AL else (),
     )
-
-
-def _number(past: Past, value: float) -> str:
-    if past.quantity == "AL":
-        return f"{value:.2f}"
-    return f"{value * 1e3:.1f} ms" if past.quantity == "step time" else f"{value:.0f} s"
 
 
 def _changes(e: Evidence) -> tuple[str, ...]:
