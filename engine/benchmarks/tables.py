@@ -13,7 +13,11 @@ Cells = dict[str, dict[str, Any]]
 
 def equality(cells: Cells) -> Iterator[str]:
     """One row for each server, one column for each context and concurrency."""
-    found = {tuple(name.split("/", 1)): cell for name, cell in cells.items() if "equal" in cell}
+    found = {
+        tuple(name.removeprefix("equal/").split("/", 1)): cell
+        for name, cell in cells.items()
+        if isinstance(cell.get("equal"), bool)
+    }
     rows: dict[str, dict[str, dict[str, Any]]] = {}
     for (arm, rest), cell in found.items():
         setup, _, where = rest.partition("/context")
@@ -63,7 +67,8 @@ def steps(cells: Cells) -> Iterator[str]:
 
 
 def kinds(cells: Cells) -> Iterator[str]:
-    found = {name.removeprefix("sets/"): cell for name, cell in cells.items() if name.startswith("sets/")}
+    """By kind of text, from steps.py: `sets/ARM` holds a cell for each kind."""
+    found = {name: cell for name, cell in _of_sets(cells, 1).items() if name != "choices"}
     names = list(next(iter(found.values()), {}))
     if found:
         yield "| arm | " + " | ".join(f"{name}: AL, tokens/s" for name in names) + " |"
@@ -73,6 +78,30 @@ def kinds(cells: Cells) -> Iterator[str]:
             f"{cell[name]['acceptance_length']:.2f}, {cell[name]['tokens_per_second']:,.0f}" for name in names
         ]
         yield f"| {arm} | " + " | ".join(parts) + " |"
+
+
+def sets(cells: Cells) -> Iterator[str]:
+    """By prompt set, from auto.py: `sets/SET/ARM`."""
+    found = {tuple(name.split("/")): cell for name, cell in _of_sets(cells, 2).items()}
+    names = list(dict.fromkeys(name for name, _ in found))
+    columns = list(dict.fromkeys(arm for _, arm in found if arm != "ratio"))
+    if found:
+        yield "| set | " + " | ".join(f"{arm}: tokens/s (AL)" for arm in columns) + " |"
+        yield "|---|" + "---|" * len(columns)
+    for name in names:
+        yield f"| {name} | " + " | ".join(_speed(found.get((name, arm))) for arm in columns) + " |"
+
+
+def _speed(cell: dict[str, Any] | None) -> str:
+    if cell is None:
+        return "-"
+    length = cell["acceptance_length"]
+    return f"{cell['tokens_per_second']:,.0f}" + (f" ({length:.2f})" if length else "")
+
+
+def _of_sets(cells: Cells, parts: int) -> Cells:
+    named = {name.removeprefix("sets/"): cell for name, cell in cells.items() if name.startswith("sets/")}
+    return {name: cell for name, cell in named.items() if name.count("/") == parts - 1}
 
 
 def profiles(cells: Cells) -> Iterator[str]:
@@ -91,9 +120,10 @@ def profiles(cells: Cells) -> Iterator[str]:
 
 def main(paths: Sequence[str]) -> int:
     for path in paths:
-        cells: Cells = json.loads(Path(path).read_text())
+        read = json.loads(Path(path).read_text())
+        cells: Cells = {name: cell for name, cell in read.items() if isinstance(cell, dict)}
         print(f"\n`{Path(path).name}`: {cells.get('about', {})}")
-        for table in (equality, draws, steps, kinds, profiles):
+        for table in (equality, draws, steps, kinds, sets, profiles):
             lines = list(table(cells))
             if lines:
                 print("", *lines, sep="\n")

@@ -80,6 +80,12 @@ def test_commands_plan_servers_that_sglang_would_take(
         assert sglang_parser.parse_args(flags).model_path
 
 
+@pytest.mark.parametrize("results", sorted((FOLDER / "results").glob("*.json")), ids=lambda path: path.stem)
+def test_every_results_file_has_its_tables(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert importlib.import_module("tables").main([str(results)]) == 0
+    assert results.name in capsys.readouterr().out
+
+
 def test_a_wrong_arm_or_cell_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     equality = importlib.import_module("equality")
     for words, said in (
