@@ -12,6 +12,7 @@ from typing import Any
 
 from kdops import paths
 from kdops.errors import KdopsError, UsageError
+from kdops.loose import items, mapping
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
@@ -62,20 +63,17 @@ class StoredRun:
 
     @property
     def _arms(self) -> list[Mapping[str, Any]]:
-        arms = self.plan.get("arms")
-        return [arm for arm in arms if isinstance(arm, dict)] if isinstance(arms, list) else []
+        return [arm for arm in items(self.plan.get("arms")) if isinstance(arm, dict)]
 
     @property
     def calls(self) -> Mapping[str, Any]:
         """Candidate → what was said of it."""
-        calls = (self.result or {}).get("calls")
-        return calls if isinstance(calls, dict) else {}
+        return mapping(mapping(self.result).get("calls"))
 
     @property
     def legs(self) -> int:
         """How many legs are planned, the reference among them."""
-        order = self.plan.get("order")
-        return len(order) + bool(self.plan.get("reference")) if isinstance(order, list) else 0
+        return len(items(self.plan.get("order"))) + bool(self.plan.get("reference"))
 
 
 @dataclass(frozen=True)

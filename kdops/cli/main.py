@@ -51,7 +51,7 @@ def _crash_report() -> str:
     path = paths.state() / "crash.txt"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(traceback.format_exc())
+        path.write_text(traceback.format_exc(), encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         return f"this bug; set KDOPS_STATE to a folder that keeps the trace ({path}: {error.strerror})"
     return f"this bug; its trace is in {path}, please attach it"
