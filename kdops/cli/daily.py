@@ -62,9 +62,7 @@ def status(names: list[str] | None = HOSTS, inventory: Path | None = INVENTORY, 
             found = probe(connection, STATUS_DEADLINE_S)
             return Seen(found, failure_of(found, connection))
 
-    fleet = load(inventory)
-    chosen = [host for name in names for host in fleet.select(name)] if names else list(fleet.hosts)
-    hosts = list({(host.inventory, host.name): host for host in chosen}.values())
+    hosts = load(inventory).chosen(names)
     found = [
         better(answer) if isinstance(answer, KdopsError) else answer
         for answer in each(hosts, ask, STATUS_DEADLINE_S)

@@ -64,9 +64,8 @@ def tui(
     if replay:
         dashboard = start.recorded(replay, speed, view=view, theme=theme)
     else:
-        fleet = load(inventory)
-        chosen = [host for name in names for host in fleet.select(name)] if names else list(fleet.hosts)
-        dashboard = start.live(chosen, interval, record, write=write, view=view, theme=theme)
+        hosts = load(inventory).chosen(names)
+        dashboard = start.live(hosts, interval, record, write=write, view=view, theme=theme)
     if once:
         emit(start.frame(dashboard))
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,11 @@ class Fleet:
             remedy="use one of them, or name another inventory with -i; read: "
             + ", ".join(map(str, self.inventories)),
         )
+
+    def chosen(self, names: Iterable[str] | None) -> tuple[Host, ...]:
+        """Return the hosts that `names` select, each once, or all for none. Raises UsageError as `select`."""
+        found = (host for name in names for host in self.select(name)) if names else self.hosts
+        return tuple({(host.inventory, host.name): host for host in found}.values())
 
     def one(self, name: str) -> Host:
         """Return the single host meant by `name`; UsageError lists the candidates if there are several."""

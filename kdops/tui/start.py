@@ -30,10 +30,11 @@ _THEME = "KDOPS_THEME"
 def live(
     hosts: Sequence[Host], interval: float, record: Path | None, *, write: bool, view: str, theme: str | None
 ) -> Dashboard:
-    """Return the dashboard of real hosts. Raises UsageError for a wrong host, view, theme or key."""
+    """Return the dashboard of real hosts, each given once. Raises UsageError for a wrong host, view, theme or
+    key.
+    """
     by_name = {host.name: host for host in hosts}
-    unique = {(host.inventory, host.name) for host in hosts}
-    if not hosts or len(unique) != len(by_name):
+    if not hosts or len(hosts) != len(by_name):
         raise UsageError(
             "no host to watch" if not hosts else "two inventories have hosts of one name",
             cause="the inventories hold none" if not hosts else ", ".join(sorted(by_name)),

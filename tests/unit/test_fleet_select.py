@@ -28,6 +28,8 @@ def test_name_is_host_then_group_then_stem(tmp_path: Path) -> None:
     assert [h.name for h in found.select("web")] == ["a", "b", "c"]
     assert [h.name for h in found.select("west")] == ["c", "east"]
     assert [h.name for h in found.select("east")] == ["east"], "a host goes before an inventory's stem"
+    assert [h.name for h in found.chosen(["c", "web", "c"])] == ["c", "a", "b"], "each once"
+    assert found.chosen([]) == found.chosen(None) == found.hosts
     assert found.one("db").name == "east"
 
 
