@@ -213,7 +213,7 @@ def _unit(details: Details | None, sample: Sample, colours: Colours) -> Text:
     if details is None:
         return text.append("asking the host…", style=colours.dim)
     if details.security:
-        text.append("security            ", style=colours.dim)
+        text.append(f"{'security':<20} ", style=colours.dim)
         text.append(f"{details.security} (0 closed, 10 open)\n")
     for name, value in details.unit:
         text.append(f"{name.removesuffix('USec'):<20} ", style=colours.dim)
