@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from kdops.bench.results import RunResult
-from kdops.store import Store
+from kdops.store import Store, StoredRun
 
 
 def noise(result: RunResult) -> float | None:
@@ -18,7 +18,11 @@ def noise(result: RunResult) -> float | None:
     return max(abs(math.log(one.low)), abs(math.log(one.high)))
 
 
-def known(host: str, but: str, store: Store) -> float:
-    """Return the noise of the newest A/A run on the host other than the run `but`, 0 when there was none."""
-    found = (run.result.get("noise") for run in store.runs(host) if run.id != but and run.result)
+def known(run: StoredRun, store: Store) -> float:
+    """Return the noise of the newest A/A run on the host before `run`, 0 when there was none.
+
+    A later one would change what an old run said.
+    """
+    newest_first = [other for other in store.runs(run.host) if other.created < run.created and other.result]
+    found = (other.result.get("noise") for other in newest_first if other.result)
     return next((float(value) for value in found if isinstance(value, int | float)), 0.0)

@@ -50,9 +50,9 @@ def execute(
     before = sum(tokens[position] for position in measured)
     now = Progress(0, total, "", "", before, sum(tokens.values()), before)
     began = time.monotonic()
+    trial = Trial(job.host, job.bundles[left[0][1]], options, say)
     store.set_state(run, "running")
     try:
-        trial = Trial(job.host, job.bundles[left[0][1]], options, say)
         _check(job, [arm for _, arm in left], say)
         with trial:
             for position, arm in left:

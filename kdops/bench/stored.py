@@ -92,7 +92,7 @@ def result(stored: StoredRun, store: Store) -> RunResult:
     _require(stored, _RESULT)
     if lacking := {"profile", "release", "speculates"} - set.intersection(*map(set, plan["arms"])):
         raise _damaged(stored, f"arms without {', '.join(sorted(lacking))}")
-    known = floor.known(stored.host, stored.id, store)
+    known = floor.known(stored, store)
     with readable(stored):
         legs = {position: leg(plan, position, measured[position]) for position in wanted}
         for position, arm in enumerate(plan["order"]):

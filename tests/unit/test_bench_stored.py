@@ -14,6 +14,7 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kdops.bench import floor
 from kdops.bench.stored import result
 from kdops.cli import ab_runs, main
 from kdops.errors import KdopsError
@@ -44,10 +45,12 @@ EVIDENCE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def stored(plan: Any = PLAN, sample: Any = SAMPLE, evidence: Any = EVIDENCE, name: str = "r1") -> Store:
+def stored(
+    plan: Any = PLAN, sample: Any = SAMPLE, evidence: Any = EVIDENCE, name: str = "r1", day: int = 2
+) -> Store:
     """Return the store of the state folder with a finished run, written around what Store itself would do."""
     made = Store()
-    made.open_run(name, "one", "2026-01-01T00:00:00+00:00", PLAN)
+    made.open_run(name, "one", f"2026-01-{day:02}T00:00:00+00:00", PLAN)
     for position in (-1, *range(4)):
         made.add_sample(name, position, made.open_leg(name, position), "prose/0", {})
         made.close_leg(name, position, 1, {})
@@ -178,6 +181,14 @@ def test_a_record_that_is_no_number_is_told(state: Path) -> None:
 
 
 def test_a_noise_floor_that_is_no_number_counts_as_none(state: Path) -> None:
-    stored(name="r2").set_state("r2", "done", {"noise": "much"})
+    stored(name="r0", day=1).set_state("r0", "done", {"noise": "much"})
     store = stored()
     assert result(store.run("r1"), store).run == "r1"
+    assert floor.known(store.run("r1"), store) == 0
+
+
+def test_the_noise_floor_is_the_last_a_a_before_a_run(state: Path) -> None:
+    store = stored(day=3)
+    for day, noise in ((1, 0.1), (2, 0.2), (4, 0.4)):
+        stored(name=f"a{day}", day=day).set_state(f"a{day}", "done", {"noise": noise})
+    assert floor.known(store.run("r1"), store) == 0.2
