@@ -50,9 +50,9 @@ and `gpu_count`.
 """
 
 
-def shown(value: object) -> str:
+def shown(name: str, value: object) -> str:
     if value is REQUIRED:
-        return "must be set"
+        return {"service": "the host's name", "algorithm": "the profile's"}.get(name, "must be set")
     return f"`{str(value).lower()}`" if isinstance(value, bool) else f"`{value}`" if value else "-"
 
 
@@ -69,7 +69,7 @@ def document() -> str:
         cells = (
             f"`engine_{name}`",
             values.allowed(name),
-            shown(default(name)),
+            shown(name, default(name)),
             f"`{target}`" if target else "-",
             row.effect.value,
             row.doc + scope(row),
