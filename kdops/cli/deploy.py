@@ -135,6 +135,7 @@ def adopt(
         emit(text)
         return
     try:
+        out.parent.mkdir(parents=True, exist_ok=True)
         with out.open("x") as file:  # host_vars are written by people: never replaced
             file.write(text + "\n")
     except OSError as error:

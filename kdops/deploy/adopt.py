@@ -75,12 +75,20 @@ def read(host: Host, unit: str) -> Adopted:
 
 
 def translate(unit: str, text: str) -> Adopted:
-    """Pure part of `read`; text: what `systemctl cat` printed. Raises UsageError when it starts nothing."""
+    """Pure part of `read`; text: what `systemctl cat` printed. Raises UsageError for what is no hand-written
+    SGLang: its first deploy would stop the unit.
+    """
     found = directives(text)
     start = last(found, "Service", "ExecStart")
     if start is None:
         raise UsageError(
             f"{unit} starts nothing", cause="it has no ExecStart=", remedy="name the SGLang service"
+        )
+    if "kdtree_engine.serve" in start.value:
+        raise UsageError(
+            f"{unit} is kdops's own",
+            cause=f"its ExecStart= runs an engine that kdops deployed  ({start.origin})",
+            remedy="there is nothing to adopt: `kdops plan HOST` says what a deploy would change",
         )
     values: dict[str, tuple[Any, str]] = {"engine_adopted_unit": (unit, start.origin)}
     unsaid: list[str] = []
@@ -88,11 +96,20 @@ def translate(unit: str, text: str) -> Adopted:
     try:
         command = start_command.read(start.value, {name: value for name, (value, _) in environment.items()})
     except ValueError as error:
+        sglang = re.search("sglang|--model-path", start.value) is not None
         unsaid.append(f"ExecStart: {error}  ({start.origin})")
     else:
+        sglang = command.sglang
         environment |= {name: (value, start.origin) for name, value in command.environment.items()}
         unsaid += [f"{line}  ({start.origin})" for line in command.unsaid]
         _flags(command.arguments, start.origin, values, unsaid)
+    if not sglang:
+        raise UsageError(
+            f"{unit} does not start SGLang",
+            cause=f"its ExecStart= names neither sglang nor --model-path  ({start.origin})",
+            remedy="name the unit that runs `sglang serve` or `-m sglang.launch_server`; where a script does "
+            "it, write the values and engine_adopted_unit into the inventory yourself",
+        )
     _take_environment(environment, values, unsaid)
     user = last(found, "Service", "User")
     values["engine_user"] = (user.value, user.origin) if user else ("root", "no User= in the unit")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 from collections.abc import Iterable, Mapping
@@ -20,11 +21,14 @@ _OPERATOR = re.compile(r"[();<>|&\n]+")
 
 @dataclass(frozen=True)
 class Command:
-    """arguments: what SGLang gets. environment: variables that the command itself sets. unsaid: the rest."""
+    """arguments: what SGLang gets. environment: variables that the command itself sets. unsaid: the rest.
+    sglang: whether SGLang, or an option that only it has, was found.
+    """
 
     arguments: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     unsaid: list[str] = field(default_factory=list)
+    sglang: bool = False
 
 
 def read(value: str, environment: Mapping[str, str]) -> Command:
@@ -41,8 +45,7 @@ def read(value: str, environment: Mapping[str, str]) -> Command:
     argv = _without_env(argv, found)
     if argv and PurePosixPath(argv[0]).name in _SHELLS and (script := _script(argv)) is not None:
         argv = _shell(script, environment, found)
-    _arguments(argv, found)
-    return found
+    return dataclasses.replace(found, sglang=_arguments(argv, found))
 
 
 def shown(words: Iterable[str]) -> str:
@@ -142,8 +145,8 @@ def _commands(script: str) -> list[list[str]]:
     return [command for command in commands if command]
 
 
-def _arguments(argv: list[str], found: Command) -> None:
-    """Split interpreter, wrappers and module from SGLang's options."""
+def _arguments(argv: list[str], found: Command) -> bool:
+    """Split interpreter, wrappers and module from SGLang's options; return whether it is SGLang at all."""
     at = next((i for i, word in enumerate(argv) if _SGLANG.fullmatch(word)), None)
     start = 0 if at is None else at + 1
     first = next((i for i, word in enumerate(argv) if i >= start and word.startswith("--")), len(argv))
@@ -153,3 +156,4 @@ def _arguments(argv: list[str], found: Command) -> None:
     if not plain:
         found.unsaid.append(f"the program: {shown(program) or 'no SGLang was found in it'}")
     found.arguments.extend(argv[first:])
+    return at is not None or any(word.partition("=")[0] == "--model-path" for word in argv)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from kdops.cli.main import app
+from kdops.deploy import adopt
 from kdops.deploy.adopt import Adopted, translate
 from kdops.deploy.unit_text import directives, words
 from kdops.errors import UsageError
@@ -150,7 +155,25 @@ def test_any_command_line_is_read_without_a_crash(start: str) -> None:
     try:
         adopted(start).text()
     except UsageError as error:
-        assert "starts nothing" in error.title
+        assert "starts nothing" in error.title or "does not start SGLang" in error.title
+
+
+@pytest.mark.parametrize(
+    ("start", "title"),
+    [
+        ("/usr/sbin/sshd -D $SSHD_OPTS", "does not start SGLang"),
+        ("/bin/sh -c 'exec /srv/start.sh'", "does not start SGLang"),
+        ("python -m vllm.entrypoints.openai.api_server --model /m", "does not start SGLang"),
+        ("/usr/sbin/sshd '-D", "does not start SGLang"),
+        ("/v/bin/python -m kdtree_engine.serve --config /r/launch.yaml", "is kdops's own"),
+    ],
+)
+def test_a_service_that_is_no_hand_written_sglang_is_refused(start: str, title: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        adopted(start)
+    assert title in caught.value.title
+    assert caught.value.cause.endswith("(/x.service:2)") and caught.value.remedy
+    assert caught.value.code == 2
 
 
 @pytest.mark.parametrize(
@@ -159,6 +182,16 @@ def test_any_command_line_is_read_without_a_crash(start: str) -> None:
 def test_a_unit_that_starts_nothing_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="starts nothing"):
         translate("x.service", text)
+
+
+def test_the_folder_of_the_written_file_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adopt, "read", lambda _, unit: translate(unit, CAT))
+    out = tmp_path / "inventories/host_vars/lab0.yml"
+    arguments = ["adopt", "lab0", "sglang.service", "--out", str(out)]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert yaml.safe_load(out.read_text())["engine_adopted_unit"] == "sglang.service"
+    again = CliRunner().invoke(app, arguments)
+    assert isinstance(again.exception, UsageError) and "File exists" in again.exception.cause
 
 
 def test_unbalanced_quotes_are_reported_not_guessed() -> None:
