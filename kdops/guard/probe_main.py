@@ -37,9 +37,15 @@ def closed_caches() -> list[str]:
 
 
 def closed_files(models: list[str]) -> list[str]:
-    """Return the model files that this user cannot read."""
+    """Return the model files that this user cannot read; what does not exist is another check's to say."""
     found = []
     for folder in map(Path, models):
+        try:
+            folder.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            pass  # a folder above it is closed
         if not os.access(folder, os.R_OK | os.X_OK):
             found.append(str(folder))
             continue

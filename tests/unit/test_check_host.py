@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdops.errors import KdopsError, UsageError
+from kdops.guard import probe_main
 from kdops.guard.checks import collective, gpus, models, nvidia, parser, ports, sandbox, system
 from kdops.guard.checks.ask import Question, parse
 from kdops.guard.checks.row import Row, State, worst_first
@@ -285,6 +286,11 @@ def test_what_the_probe_found(
     assert row.check == check
     assert said in row.found
     assert not (tmp_path / "note").exists()
+
+
+def test_a_folder_that_is_not_there_is_not_called_unreadable(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert probe_main.closed_files([str(tmp_path / "targe"), str(tmp_path / "file/x"), "org/model"]) == []
 
 
 def test_a_probe_that_systemd_does_not_end_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
