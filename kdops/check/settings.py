@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kdops.deploy import key_file
+from kdops.errors import UsageError
 from kdops.fleet import EngineConfig, Host, facts, pair, sglang_options
 from kdops.fleet.crosscheck import contradictions
 from kdops.fleet.memory import predict
@@ -23,8 +26,28 @@ def rows(config: EngineConfig, host: Host) -> Iterator[Row]:
         yield Row(check, State.FAIL, f"{problem.text} ({problem.origin})", remedy)
     if not found:
         yield Row("settings", State.OK, f"{config.algorithm}, profile {config.profile}: no contradiction")
+    yield from access(config)
     yield from remarks(config, host)
     yield from pool(config, host)
+
+
+def access(config: EngineConfig) -> Iterator[Row]:
+    """Return who may ask the engine, where something is wrong with it."""
+    if config.api_key_file:
+        try:
+            key_file.usable(config.api_key_file)
+        except UsageError as error:
+            yield Row("access", State.FAIL, error.cause, error.remedy, error.title)
+    elif not _loopback(config.bind):
+        text = f"engine_bind {config.bind} lets other machines ask the engine, and no key is asked of them"
+        yield Row("access", State.WARN, text, "set engine_api_key_file, or engine_bind to 127.0.0.1")
+
+
+def _loopback(bind: str) -> bool:
+    try:
+        return ipaddress.ip_address(bind).is_loopback
+    except ValueError:
+        return bind == "localhost"
 
 
 def remarks(config: EngineConfig, host: Host) -> Iterator[Row]:

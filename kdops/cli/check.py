@@ -58,9 +58,17 @@ def check(
         head, *lines = table(found)
         for line in (head, *lines):
             emit_folded(line, head.index("FOUND"))
-        say(f"{found.seconds:.1f} s; a deploy would be {'refused' if found.refused else 'tried'}")
+        say(f"{found.seconds:.1f} s; {_verdict(found, offline)}")
     if found.refused:
         raise typer.Exit(ExitCode.REFUSED)
+
+
+def _verdict(found: Report, offline: bool) -> str:
+    if found.refused:
+        return "a deploy would be refused"
+    if offline:
+        return "nothing speaks against a deploy; the host was not looked at"
+    return "a deploy would be tried"
 
 
 def table(found: Report) -> list[str]:

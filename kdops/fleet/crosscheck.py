@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 
-from kdops.fleet import facts, fitting, pair, sglang_options
+from kdops.fleet import ddtree, facts, fitting, pair, sglang_options
 from kdops.fleet.memory import MIN_RESERVE, predict
 from kdops.fleet.model import Host, Origin
 from kdops.fleet.problems import Problem
 from kdops.fleet.settings import PLAIN, TREE, EngineConfig
+from kdops.loose import positive
 
 _PAGES = {"flashmla": (64,), "trtllm_mla": (32, 64), "trtllm_mha": (16, 32, 64, 128)}
 """Page sizes an attention backend can use; SGLang 0.5.23 changes any other with a warning (overrides.py). Not
 listed: any.
 """
 
-_TREE_MASK = ("torch_native", "triton")
-"""Backends that read a tree mask (kdtree_engine/options.py)."""
+_LAYOUT = ("base_gpu_id", "gpu_id_step", "nnodes", "dp_size")
+"""SGLang's options that give the ranks other GPUs than the first of this host, one each."""
 
-_ARCHITECTURES = {"fa3": (80, 90), "trtllm_mla": (100, 129)}
+_ARCHITECTURES = {"fa3": (80, 90), "trtllm_mla": (100, 129), "trtllm_mha": (90, 129)}
 """Lowest and highest compute capability × 10 a backend runs on (SGLang 0.5.23 refuses others)."""
 
 
@@ -41,6 +43,21 @@ def _hardware(config: EngineConfig, host: Host) -> Iterator[tuple[str, str]]:
         yield "device", "cuda, but the host's gpu is cpu; set gpu to an entry of the catalogue"
     if config.device == "cuda" and config.tp > host.gpu_count:
         yield "tp", f"{config.tp} GPUs are needed and {host.name} has gpu_count {host.gpu_count}"
+    yield from _visible(config)
+
+
+def _visible(config: EngineConfig) -> Iterator[tuple[str, str]]:
+    """CUDA_VISIBLE_DEVICES against the ranks; an option that lays them out in another way is not judged."""
+    listed = config.environment.get("CUDA_VISIBLE_DEVICES")
+    laid_out = (sglang_options.given(config.extra_args, option) for option in _LAYOUT)
+    if config.device != "cuda" or listed is None or any(laid_out):
+        return
+    # CUDA C++ Programming Guide, "CUDA Environment Variables": the list ends before the first invalid entry.
+    devices = sum(1 for _ in itertools.takewhile(lambda d: d.strip() not in ("", "-1"), listed.split(",")))
+    _, stages = sglang_options.given(config.extra_args, "pp_size") or ("", 1)
+    needed = config.tp * (positive(stages) or 1)
+    if devices != needed:
+        yield "environment", f"CUDA_VISIBLE_DEVICES names {devices} devices, and {needed} are needed"
 
 
 def _backends(config: EngineConfig, host: Host) -> Iterator[tuple[str, str]]:
@@ -68,37 +85,12 @@ def _speculative(config: EngineConfig) -> Iterator[tuple[str, str]]:
     if config.draft_window is not None and config.draft_window < config.block_size:
         text = f"{config.draft_window} is below {block}: the drafter could not see its own block"
         yield "draft_window", text
-    for option in ("pp-size", "attn-dp-size", "dp-size"):
-        if config.extra_args.get(option, 1) not in (1, "1"):
-            yield "extra_args", f"{option} {config.extra_args[option]}: {config.algorithm} works with 1 only"
+    for attribute in ("pp_size", "attn_dp_size", "dp_size"):
+        option, value = sglang_options.given(config.extra_args, attribute) or (attribute, 1)
+        if value not in (1, "1"):
+            yield "extra_args", f"{option} {value}: {config.algorithm} works with 1 only"
     if config.algorithm == TREE:
-        yield from _tree(config, block)
-
-
-def _tree(config: EngineConfig, block: str) -> Iterator[tuple[str, str]]:
-    most = sum(config.topk_cap**depth for depth in range(config.block_size))
-    if isinstance(config.tree_budget, str):
-        if config.tp != 1:
-            yield (
-                "tree_budget",
-                f"auto goes by one process's step times; engine_tp = {config.tp} needs a number",
-            )
-    elif config.tree_budget < config.block_size:
-        yield (
-            "tree_budget",
-            f"{config.tree_budget} rows (root included) cannot hold one block; at least {block}",
-        )
-    elif config.tree_budget > most:
-        text = (
-            f"{config.tree_budget} rows; {block} and engine_topk_cap = {config.topk_cap} allow {most} at most"
-        )
-        yield "tree_budget", text
-    if config.attention_backend not in _TREE_MASK:
-        text = f"{config.attention_backend} reads no tree mask; DDTREE needs {' or '.join(_TREE_MASK)}"
-        yield "attention_backend", text
-    if config.device == "cuda" and config.cuda_graph_decode == "breakable":
-        text = "a tree in breakable graphs was never compared with plain decoding; full or disabled"
-        yield "cuda_graph_decode", text
+        yield from ddtree.contradictions(config)
 
 
 def _options(config: EngineConfig) -> Iterator[tuple[str, str]]:
@@ -124,11 +116,22 @@ def _model(config: EngineConfig, host: Host) -> Iterator[Problem]:
         for text in pair.mismatches(one.config, other.config):
             origin = config.origins["draft_model"]
             yield Problem(origin, f"engine_draft_model: the drafter does not fit the target: {text}")
+    if target:
+        for text in _heads(config, mla=not target.kv_heads):
+            yield Problem(config.origins["attention_backend"], f"engine_attention_backend: {text}")
     context = config.context_length or (target.positions if target else None)
     for key, text in _limits(config, context, target, draft):
         yield Problem(config.origins[key], f"engine_{key}: {text}")
     if target:
         yield from _memory(config, context, host, target, draft)
+
+
+def _heads(config: EngineConfig, *, mla: bool) -> Iterator[str]:
+    """What SGLang 0.5.23 refuses in layers/attention/attention_registry.py."""
+    if config.attention_backend == "trtllm_mha" and mla:
+        yield "trtllm_mha is not for MLA, which the model has"
+    if config.attention_backend == "trtllm_mla" and not mla:
+        yield "trtllm_mla is for MLA only, which the model does not have"
 
 
 def _limits(

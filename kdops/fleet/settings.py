@@ -34,7 +34,8 @@ _TREE = frozenset({TREE})
 class Setting:
     """One row. flag: SGLang option; env: variable of the launcher; at neither: the unit or kdops itself.
 
-    low/high are inclusive unless `exclusive`; pattern is a full match; reported: key of `/server_info`, if it
+    low/high are inclusive unless `exclusive`; pattern is a full match; address: an IP address or a host name;
+    reported: key of `/server_info`, if it
     is told there. algorithms: those for which the flag is written at all. A default of REQUIRED must be set
     by the inventory.
     """
@@ -47,6 +48,7 @@ class Setting:
     high: float | None = None
     exclusive: bool = False
     pattern: str | None = None
+    address: bool = False
     algorithms: frozenset[str] = _ALL
     reported: str | None = None
 
@@ -114,7 +116,11 @@ class EngineConfig:
         "auto", "Type of weights and activations", "--dtype"
     )
     bind: str = _row(
-        "127.0.0.1", "Address to listen on; kdops itself comes through SSH", "--host", pattern=_ADDRESS
+        "127.0.0.1",
+        "Address to listen on; kdops itself comes through SSH",
+        "--host",
+        pattern=_ADDRESS,
+        address=True,
     )
     port: int = _row(30000, "TCP port to listen on", "--port", low=1, high=65535)
 

@@ -28,6 +28,15 @@ def shipped() -> Mapping[str, Mapping[str, Any]]:
     return found
 
 
+def given(asked: Mapping[str, Any], attribute: str) -> tuple[str, Any] | None:
+    """Return the option of `asked` (no dashes) that sets `attribute` of SGLang, by any of its names, and its
+    value; None where none does.
+    """
+    known = shipped()
+    named = ((option, known.get(f"--{option}", {}).get("dest")) for option in asked)
+    return next(((option, asked[option]) for option, dest in named if dest == attribute), None)
+
+
 def wrong(
     asked: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]], parser: str = f"SGLang {VERSION}"
 ) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import re
 import types
@@ -13,6 +14,7 @@ from kdops.loose import number
 
 _HINTS = get_type_hints(EngineConfig)
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HOST_NAME = re.compile(r"(?=.{1,253}$)(?:(?:^|\.)(?!-)[A-Za-z0-9_-]{1,63}(?<!-))+")
 _FLAG = re.compile(r"[a-z][a-z0-9-]*")
 _SECRET_FLAG = re.compile(r"api-key|password|secret")
 
@@ -64,7 +66,7 @@ def allowed(name: str) -> str:
     if kind == "literal":
         words = ", ".join(map(str, get_args(hint)))
     else:
-        words = _WORDS[kind]
+        words = "an IP address or a host name" if row.address else _WORDS[kind]
         if row.low is not None or row.high is not None:
             words += " " + _range(row.low, row.high, row.exclusive)
     words = " or ".join([words, *_words(name)])
@@ -130,7 +132,18 @@ def _str(name: str, _hint: Any, value: Any) -> str:
     pattern = SETTINGS[name].pattern
     if pattern and not re.fullmatch(pattern, value):
         raise Wrong(f"{value[:80]!r} is not allowed; it must match {pattern}")
+    if SETTINGS[name].address and not _is_address(value):
+        raise Wrong(f"{value[:80]!r} is neither an IP address nor a host name")
     return _sound(value)
+
+
+def _is_address(text: str) -> bool:
+    """Goes by form alone. A name's last label is no number (RFC 3696, 2): 999.1.1.1 is a mistyped address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return bool(_HOST_NAME.fullmatch(text)) and not text.rpartition(".")[2].isdigit()
+    return True
 
 
 def _environment(name: str, _hint: Any, value: Any) -> Mapping[str, str]:

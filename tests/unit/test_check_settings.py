@@ -65,6 +65,26 @@ def test_each_wrong_setting_is_the_first_row(changes: dict[str, Any], said: str)
     assert first.remedy
 
 
+@pytest.mark.parametrize("bind", ["0.0.0.0", "::", "10.0.0.5", "box.example.net"])
+def test_an_engine_open_to_others_without_a_key_is_a_warning(bind: str, tmp_path: Path) -> None:
+    (row,) = [row for row in rows("lab0", bind=bind) if row.state is State.WARN]
+    assert bind in row.found and "engine_api_key_file" in row.remedy
+    key = tmp_path / "key"
+    key.write_text("k")
+    assert {row.state for row in rows("lab0", bind=bind, api_key_file=str(key))} <= {State.OK, State.NOT_RUN}
+
+
+@pytest.mark.parametrize("bind", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_an_engine_on_loopback_needs_no_key(bind: str) -> None:
+    assert not [row for row in rows("lab0", bind=bind) if row.state is State.WARN]
+
+
+def test_a_key_file_that_is_not_here_is_a_failing_row(tmp_path: Path) -> None:
+    (row,) = [r for r in rows("lab0", api_key_file=str(tmp_path / "key")) if r.state is State.FAIL]
+    assert row.found == f"the API key file cannot be read: {tmp_path}/key: No such file or directory"
+    assert row.remedy
+
+
 def test_a_pool_that_is_too_small_names_three_settings_that_are_each_enough() -> None:
     found = fleet.load().one("ct200")
     (row,) = [row for row in rows("ct200", "linear", memory_fraction=0.81) if row.state is State.FAIL]

@@ -59,6 +59,43 @@ def test_shipped_hosts_are_sound_in_all_profiles(name: str) -> None:
             "no kernels for",
         ),
         ("ddtree", {"attention_backend": "flashinfer"}, "attention_backend", "reads no tree mask"),
+        ("ddtree", {"attention_backend": "torch_native"}, "attention_backend", "DDTREE needs triton"),
+        (
+            "ddtree",
+            {"extra_args": {"decode-attention-backend": "fa3"}},
+            "extra_args",
+            "decode-attention-backend fa3 reads no tree mask",
+        ),
+        ("ddtree", {"extra_args": {"enable-deterministic-inference": True}}, "extra_args", "exclude"),
+        ("ddtree", {"extra_args": {"attn-dp-size": 2}}, "extra_args", "works with 1 only"),
+        ("ddtree", {"cuda_graph_decode": "disabled"}, "cuda_graph_decode", "without a graph"),
+        (
+            "ddtree",
+            {"cuda_graph_decode": None, "extra_args": {"disable-cuda-graph": True}},
+            "extra_args",
+            "without a graph",
+        ),
+        (
+            "ddtree",
+            {"max_running_requests": 9, "extra_args": {"cuda-graph-max-bs-decode": 8}},
+            "max_running_requests",
+            "9, but decode graphs reach batches of 8",
+        ),
+        (
+            "ddtree",
+            {"max_running_requests": 9, "extra_args": {"cuda-graph-bs-decode": [1, 2, 4]}},
+            "max_running_requests",
+            "reach batches of 4",
+        ),
+        ("linear", {"attention_backend": "trtllm_mha", "page_size": 64}, "attention_backend", "not for MLA"),
+        ("linear", {"environment": {"CUDA_VISIBLE_DEVICES": "0,1"}}, "environment", "names 2"),
+        ("linear", {"environment": {"CUDA_VISIBLE_DEVICES": ""}}, "environment", "names 0"),
+        (
+            "autoregressive",
+            {"environment": {"CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7"}, "extra_args": {"pp-size": 2}},
+            "environment",
+            "names 8 devices, and 16 are needed",
+        ),
         (
             "linear",
             {"device": "cpu", "lock": "cpu", "attention_backend": "triton"},
@@ -76,6 +113,26 @@ def test_contradiction_is_refused(
         engine_config(host(tmp_path, FACTS), profile, changes)
     lines = [caught.value.cause, *caught.value.evidence]
     assert any(f"engine_{key}: " in line and said in line for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    ("profile", "changes"),
+    [
+        ("linear", {"cuda_graph_decode": "disabled", "attention_backend": "torch_native"}),
+        ("linear", {"max_running_requests": 9, "extra_args": {"cuda-graph-max-bs-decode": 8}}),
+        ("ddtree", {"max_running_requests": 8, "extra_args": {"cuda-graph-max-bs-decode": 8}}),
+        ("ddtree", {"max_running_requests": None, "extra_args": {"cuda-graph-bs-decode": [1, 2]}}),
+        ("ddtree", {"extra_args": {"disable-cuda-graph": True}}),  # engine_cuda_graph_decode: full wins
+        ("ddtree", {"extra_args": {"enable-deterministic-inference": False}}),
+        ("linear", {"attention_backend": "flashmla", "page_size": 64}),
+        ("linear", {"environment": {"CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7"}}),
+        ("linear", {"environment": {"CUDA_VISIBLE_DEVICES": "0"}, "extra_args": {"base-gpu-id": 1}}),
+    ],
+)
+def test_what_only_another_algorithm_or_layout_forbids_is_let_through(
+    tmp_path: Path, profile: str, changes: dict[str, object]
+) -> None:
+    assert engine_config(host(tmp_path, FACTS), profile, changes).profile == profile
 
 
 def test_auto_budget_is_bound_by_neither_block_nor_cap() -> None:

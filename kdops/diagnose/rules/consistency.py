@@ -127,8 +127,7 @@ def not_lossless(e: Evidence) -> tuple[Finding, ...]:
             "speculation must not change greedy output; a captured graph without the tree's mask, or a walk "
             "that takes a wrong branch, does",
             "do not serve with it, however fast it is",
-            f"kdops ab autoregressive {arm.name.partition('[')[0]} --host {e.host} --quick"
-            " --set engine_cuda_graph_decode=disabled",
+            f"kdops ab autoregressive {arm.name.partition('[')[0]} --host {e.host} --quick",
             (arm.lossless_why or "the token ids differ",),
         )
         for arm in (e.measurement.arms if e.measurement else ())

@@ -27,7 +27,7 @@ def unlike_arms(e: Evidence) -> tuple[Finding, ...]:
             Confidence.CERTAIN,
             "graphs take host work out of every step, so what they save looks like a property of the arm",
             "compare like with like: the same engine_cuda_graph_decode for all arms",
-            f"kdops ab linear ddtree-chain --host {e.host} --quick --set engine_cuda_graph_decode=disabled",
+            f"kdops ab linear ddtree-chain --host {e.host} --quick --set engine_cuda_graph_decode=full",
             (f"with graphs: {', '.join(with_graphs)}; without: {', '.join(without)}",),
         ),
     )
