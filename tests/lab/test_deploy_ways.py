@@ -162,9 +162,12 @@ def test_environment_is_built_from_its_lock_and_a_wheel_folder(kdops: Deployer, 
 def test_adopted_service_is_replaced_and_can_be_rolled_back_to(kdops: Deployer, tmp_path: Path) -> None:
     unit = (
         "[Service]\nUser=root\nEnvironment=SGLANG_USE_CPU_ENGINE=1\n"
-        "ExecStart=/usr/bin/python3 -m http.server 30000 --bind 127.0.0.1\nNice=3\n"
+        "ExecStart=/usr/bin/python3 /opt/sglang/launch_server.py 30000 --bind 127.0.0.1\nNice=3\n"
         "[Install]\nWantedBy=multi-user.target\n"
     )
+    # In SGLang's place: a plain HTTP server, started under SGLang's name.
+    server = "import runpy; runpy.run_module('http.server', run_name='__main__')"
+    kdops.lab.ssh("lab0", f'mkdir -p /opt/sglang; echo "{server}" >/opt/sglang/launch_server.py')
     kdops.lab.ssh("lab0", f"cat >/etc/systemd/system/hand.service <<'E'\n{unit}E")
     kdops.lab.ssh("lab0", "systemctl daemon-reload; systemctl enable -q --now hand.service")
     try:
@@ -192,7 +195,9 @@ def test_adopted_service_is_replaced_and_can_be_rolled_back_to(kdops: Deployer, 
         )
         assert kdops.property("ActiveState") == "inactive"
     finally:
-        kdops.lab.ssh("lab0", "systemctl disable -q --now hand; rm /etc/systemd/system/hand.service")
+        kdops.lab.ssh(
+            "lab0", "systemctl disable -q --now hand; rm -r /etc/systemd/system/hand.service /opt/sglang"
+        )
 
 
 def test_preflight_refuses_before_anything_is_uploaded(kdops: Deployer) -> None:
