@@ -31,7 +31,7 @@ all:
       engine_draft_model: org/draft
       engine_attention_backend: triton
       engine_page_size: 16
-      engine_cuda_graph_decode: disabled
+      engine_cuda_graph_decode: full
 """
 
 
