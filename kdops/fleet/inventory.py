@@ -24,6 +24,7 @@ from ansible.template import Templar
 from ansible.vars.manager import VariableManager
 
 from kdops.errors import UsageError
+from kdops.fleet import broken_yaml
 from kdops.fleet.raw import RawHost, RawInventory
 
 READ = (
@@ -43,18 +44,24 @@ _PLUGIN_KEYS = ("inventory_dir", "inventory_file")
 """Magic variables that the inventory manager stores among a host's own."""
 
 
+_YAML = (".yml", ".yaml")
 _Tags = dict[str, Tag | None]
 
 
 class _RecordingLoader(DataLoader):  # type: ignore[misc]
-    """Remembers which line of which file holds each top-level key."""
+    """Remembers which line of which file holds each top-level key, and which file could not be loaded."""
 
     def __init__(self) -> None:
         super().__init__()
         self.keys: dict[str, _Tags] = {}
+        self.failed: Path | None = None
 
     def load_from_file(self, file_name: str, *args: Any, **kwargs: Any) -> Any:
-        data = super().load_from_file(file_name, *args, **kwargs)
+        try:
+            data = super().load_from_file(file_name, *args, **kwargs)
+        except AnsibleError:
+            self.failed = Path(file_name)
+            raise
         if isinstance(data, dict):
             self.keys[str(Path(file_name).resolve())] = _tags(data)
         return data
@@ -67,21 +74,24 @@ def read(inventory: Path) -> RawInventory:
     changes. Raises UsageError with file and line when Ansible cannot read it or resolve a template.
     """
     words = io.StringIO()
+    loader = _RecordingLoader()
     try:
         with contextlib.redirect_stdout(words), contextlib.redirect_stderr(words):
             host_group_vars.FOUND.clear()
             host_group_vars.NAK.clear()
             host_group_vars.CANONICAL_PATHS.clear()
-            loader = _RecordingLoader()
             manager = InventoryManager(loader=loader, sources=[str(inventory.absolute())])
             variables = VariableManager(loader=loader, inventory=manager)
             hosts = tuple(_host(host, loader, manager, variables) for host in manager.get_hosts())
     except AnsibleError as error:
+        _require_yaml(loader.failed, inventory)
         raise UsageError(
             f"inventory {inventory} cannot be read",
             cause=" ".join(str(error).split()),
             remedy="correct the place named above; `ansible-inventory --list -i <file>` shows the same",
         ) from None
+    if inventory.suffix in _YAML:  # else Ansible tried YAML first, and then what the file is
+        _require_yaml(loader.failed, inventory)
     warnings = _warnings(words.getvalue())
     if not hosts:
         raise UsageError(
@@ -91,6 +101,19 @@ def read(inventory: Path) -> RawInventory:
             evidence=warnings[1:8],
         )
     return RawInventory(hosts, warnings)
+
+
+def _require_yaml(failed: Path | None, inventory: Path) -> None:
+    """Raise UsageError with line and reason if what Ansible could not load is no YAML."""
+    if failed is None:
+        return
+    here = inventory.absolute().parent
+    shown = inventory.parent / failed.relative_to(here) if failed.is_relative_to(here) else failed
+    if found := broken_yaml.problem(failed, str(shown)):
+        place, why = found
+        raise UsageError(
+            f"inventory {inventory} cannot be read", cause=f"{place}: {why}", remedy=f"correct {place}"
+        )
 
 
 def _host(

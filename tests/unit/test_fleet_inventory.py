@@ -142,6 +142,31 @@ def test_unusable_files_are_told_with_their_place(tmp_path: Path, text: str, sai
     assert said in words
 
 
+@pytest.mark.parametrize(
+    ("broken", "text", "said"),
+    [
+        ("f.yml", "all:\n  hosts:\n    h1:\n      engine_tp: [8\n", "f.yml:4: while parsing a flow sequence"),
+        ("f.yml", "all\n  hosts:\n    h1: {}\n", "f.yml:2: mapping values are not allowed here"),
+        ("f.yml", "all:\n  hosts:\n    h1:\n      engine_model: 'a\n", "f.yml:4: while scanning a quoted"),
+        ("group_vars/all.yml", "engine_port: 4\nengine_tp: [8\n", "group_vars/all.yml:2: while parsing a flow"),
+    ],
+)
+def test_broken_yaml_is_told_once_with_its_line(tmp_path: Path, broken: str, text: str, said: str) -> None:
+    root = write(tmp_path, {"f.yml": "all: {hosts: {h1: {}}}\n", broken: text})
+    with pytest.raises(UsageError) as caught:
+        fleet.load(root / "f.yml")
+    error = caught.value
+    assert error.cause.startswith(f"{root}/{said}")
+    assert error.title == f"inventory {root / 'f.yml'} cannot be read"
+    assert error.remedy == f"correct {error.cause.split(': ')[0]}"
+    assert error.evidence == ()
+
+
+def test_an_ini_inventory_without_a_suffix_is_no_broken_yaml(tmp_path: Path) -> None:
+    root = write(tmp_path, {"hosts": "[all]\nh1 ansible_host=192.0.2.1\n"})
+    assert fleet.load(root / "hosts").one("h1").ssh.address == "192.0.2.1"
+
+
 def test_broken_encoding_is_told(tmp_path: Path) -> None:
     (tmp_path / "f.yml").write_bytes(b"all: {hosts: {h1: {x: \xff\xfe}}}\n")
     with pytest.raises(UsageError, match=r"f\.yml"):
