@@ -11,6 +11,7 @@ from kdops.errors import UsageError
 from kdops.fleet import EngineConfig, Host, facts, pair, sglang_options
 from kdops.fleet.crosscheck import contradictions
 from kdops.fleet.memory import predict
+from kdops.fleet.problems import remedy
 from kdops.fleet.settings import PLAIN
 from kdops.guard.checks.row import Row, State
 
@@ -19,11 +20,9 @@ def rows(config: EngineConfig, host: Host) -> Iterator[Row]:
     """Return the rows that need no host."""
     found = contradictions(config, host)
     for problem in found:
-        remedy = "correct it there, or override once with --set"
-        if problem.enough:
-            remedy = ", or ".join(f"--set {change}" for change in problem.enough)
+        enough = ", or ".join(f"--set {change}" for change in problem.enough or ())
         check = "memory model" if problem.memory else "settings"
-        yield Row(check, State.FAIL, f"{problem.text} ({problem.origin})", remedy)
+        yield Row(check, State.FAIL, f"{problem.text} ({problem.origin})", enough or remedy([problem]))
     if not found:
         yield Row("settings", State.OK, f"{config.algorithm}, profile {config.profile}: no contradiction")
     yield from access(config)
@@ -54,8 +53,8 @@ def remarks(config: EngineConfig, host: Host) -> Iterator[Row]:
     """Return what starts but drafts badly."""
     draft = _document(config, host, "engine_draft_facts") if config.algorithm != PLAIN else None
     for text in pair.remarks(draft.config) if draft else ():
-        remedy = "ask whoever trained it; set engine_draft_window to the length it was trained with"
-        yield Row("drafter", State.WARN, f"{draft.source if draft else ''}: {text}", remedy)
+        ask = "ask whoever trained it; set engine_draft_window to the length it was trained with"
+        yield Row("drafter", State.WARN, f"{draft.source if draft else ''}: {text}", ask)
 
 
 def pool(config: EngineConfig, host: Host) -> Iterator[Row]:

@@ -30,8 +30,12 @@ def contradictions(config: EngineConfig, host: Host) -> list[Problem]:
     known.
     """
     found = [*_hardware(config, host), *_backends(config, host), *_speculative(config), *_options(config)]
-    problems = [Problem(config.origins[key], f"engine_{key}: {text}") for key, text in found]
+    problems = [_problem(config, key, text) for key, text in found]
     return problems + list(_model(config, host))
+
+
+def _problem(config: EngineConfig, key: str, text: str) -> Problem:
+    return Problem(config.origins[key], f"engine_{key}: {text}", settable=True)
 
 
 def _hardware(config: EngineConfig, host: Host) -> Iterator[tuple[str, str]]:
@@ -114,14 +118,13 @@ def _model(config: EngineConfig, host: Host) -> Iterator[Problem]:
     one, other = raw["engine_model_facts"], raw["engine_draft_facts"]
     if one and other and config.algorithm != PLAIN:
         for text in pair.mismatches(one.config, other.config):
-            origin = config.origins["draft_model"]
-            yield Problem(origin, f"engine_draft_model: the drafter does not fit the target: {text}")
+            yield _problem(config, "draft_model", f"the drafter does not fit the target: {text}")
     if target:
         for text in _heads(config, mla=not target.kv_heads):
-            yield Problem(config.origins["attention_backend"], f"engine_attention_backend: {text}")
+            yield _problem(config, "attention_backend", text)
     context = config.context_length or (target.positions if target else None)
     for key, text in _limits(config, context, target, draft):
-        yield Problem(config.origins[key], f"engine_{key}: {text}")
+        yield _problem(config, key, text)
     if target:
         yield from _memory(config, context, host, target, draft)
 
@@ -154,7 +157,7 @@ def _memory(
     draft: facts.ModelFacts | None,
 ) -> Iterator[Problem]:
     def problem(key: str, text: str, enough: tuple[str, ...] | None = None) -> Problem:
-        return Problem(config.origins[key], f"engine_{key}: {text}", memory=True, enough=enough)
+        return dataclasses.replace(_problem(config, key, text), memory=True, enough=enough)
 
     prediction = predict(config, host.gpu, target, draft)
     tokens, reserve = prediction.tokens, prediction.reserve_bytes

@@ -13,13 +13,15 @@ from kdops.fleet.model import Origin
 @dataclass(frozen=True)
 class Problem:
     """One thing wrong, and where it was written. memory: it is about what fits on a GPU. enough: changes of
-    settings, as `--set` takes them, each of which alone would do; None where none was looked for.
+    settings, as `--set` takes them, each of which alone would do; None where none was looked for. settable:
+    it is about a setting that `--set` can override.
     """
 
     origin: Origin
     text: str
     memory: bool = False
     enough: tuple[str, ...] | None = None
+    settable: bool = False
 
     def __str__(self) -> str:
         if self.enough is None:
@@ -38,11 +40,11 @@ def refuse(title: str, problems: Sequence[Problem]) -> UsageError:
     """Return one error that names every problem, in the order of file and line."""
     ordered = sorted(problems, key=lambda p: (p.origin.source, p.origin.line or 0))
     first, *rest = [str(problem) for problem in ordered]
-    return UsageError(
-        title,
-        cause=first,
-        remedy="correct "
-        + ("it" if not rest else f"these {len(ordered)} places")
-        + " there, or override once with --set; `kdops config HOST` shows every key",
-        evidence=tuple(rest),
-    )
+    return UsageError(title, cause=first, remedy=remedy(problems), evidence=tuple(rest))
+
+
+def remedy(problems: Sequence[Problem]) -> str:
+    """Return what to do about all of `problems`."""
+    what = "it" if len(problems) == 1 else f"these {len(problems)} places"
+    once = ", or override once with --set" if all(problem.settable for problem in problems) else ""
+    return f"correct {what} there{once}"

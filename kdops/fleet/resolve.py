@@ -21,6 +21,8 @@ _OTHER = (
     "engine_draft_facts",
     "engine_adopted_unit",
 )
+_HOST = ("gpu", "ansible_", "kdops_")
+"""How the variables begin that kdops reads of a host beside its engine's settings."""
 _TITLE = "the settings of {} under profile {!r} are not usable"
 _Layer = dict[str, tuple[Any, Origin]]
 
@@ -61,7 +63,7 @@ def typed_config(
         {"service": (host.name, DEFAULT)},
         dict(_inventory(host, problems)),
         dict(_profile_layer(host, name, problems)),
-        dict(_command_line(overrides or {}, problems)),
+        dict(_command_line(host, overrides or {}, problems)),
     )
     merged: _Layer = {}
     for layer in layers:
@@ -72,7 +74,8 @@ def typed_config(
             continue
         if value is REQUIRED:
             text = f"engine_{key} is not set; {SETTINGS[key].doc}"
-            problems.append(Problem(name_origin if key == "algorithm" else Origin(str(host.inventory)), text))
+            where = name_origin if key == "algorithm" else Origin(str(host.inventory))
+            problems.append(Problem(where, text, settable=True))
             continue
         if isinstance(value, SameAs):
             value = merged[value.setting][0]
@@ -83,11 +86,12 @@ def typed_config(
     return EngineConfig(profile=name, origins=origins, **found)
 
 
-def _parsed(key: str, value: Any, origin: Origin, problems: list[Problem]) -> Any:
+def _parsed(key: str, value: Any, origin: Origin, problems: list[Problem], *, used: bool = True) -> Any:
     try:
         return values.parse(key, value)
     except values.Wrong as wrong:
-        problems.append(Problem(origin, f"engine_{key}: {wrong}"))
+        settable = used and key != "service" and origin is not COMMAND_LINE
+        problems.append(Problem(origin, f"engine_{key}: {wrong}", settable=settable))
 
 
 def _profile(host: Host, asked: str | None, problems: list[Problem]) -> tuple[str, Origin]:
@@ -138,13 +142,18 @@ def _profile_layer(
             if known and profile == name:
                 yield known, (value, origin)
             elif known:
-                _parsed(known, value, origin, problems)
+                _parsed(known, value, origin, problems, used=False)
 
 
 def _command_line(
-    overrides: Mapping[str, Any], problems: list[Problem]
+    host: Host, overrides: Mapping[str, Any], problems: list[Problem]
 ) -> Iterator[tuple[str, tuple[Any, Origin]]]:
     for variable, value in overrides.items():
+        if variable.startswith(_HOST):
+            place = host.origins.get(variable, Origin(str(host.inventory)))
+            text = f"{variable} describes the host and is no setting; write it there: {place}"
+            problems.append(Problem(COMMAND_LINE, text))
+            continue
         full = variable if variable.startswith(_PREFIX) else _PREFIX + variable
         key = _known(full, COMMAND_LINE, problems, of_host=False)
         if key is None:
@@ -162,7 +171,8 @@ def _known(variable: str, origin: Origin, problems: list[Problem], *, of_host: b
     refused in profiles and --set (of_host false)."""
     key = variable.removeprefix(_PREFIX)
     if key == "service" and not of_host:
-        problems.append(Problem(origin, f"{variable} names the host's only service; set it for the host"))
+        text = f"{variable} names the host's only service; set it for the host, in the inventory"
+        problems.append(Problem(origin, text))
         return None
     if variable.startswith(_PREFIX) and key in SETTINGS:
         return key

@@ -148,7 +148,7 @@ def test_unusable_files_are_told_with_their_place(tmp_path: Path, text: str, sai
         ("f.yml", "all:\n  hosts:\n    h1:\n      engine_tp: [8\n", "f.yml:4: while parsing a flow sequence"),
         ("f.yml", "all\n  hosts:\n    h1: {}\n", "f.yml:2: mapping values are not allowed here"),
         ("f.yml", "all:\n  hosts:\n    h1:\n      engine_model: 'a\n", "f.yml:4: while scanning a quoted"),
-        ("group_vars/all.yml", "engine_port: 4\nengine_tp: [8\n", "group_vars/all.yml:2: while parsing a flow"),
+        ("group_vars/all.yml", "a: 4\nengine_tp: [8\n", "group_vars/all.yml:2: while parsing a flow"),
     ],
 )
 def test_broken_yaml_is_told_once_with_its_line(tmp_path: Path, broken: str, text: str, said: str) -> None:

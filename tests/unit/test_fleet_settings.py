@@ -190,6 +190,41 @@ def test_wrong_values_say_what_is_allowed(tmp_path: Path, key: str, value: str, 
     assert said in line
 
 
+@pytest.mark.parametrize(
+    ("extra", "overrides", "remedy"),
+    [
+        ("engine_tp: 16\n", {}, "correct it there, or override once with --set"),
+        ("engine_tp: wide\n", {}, "correct it there, or override once with --set"),
+        ("engine_prot: 1\n", {}, "correct it there"),
+        ("engine_tp: wide\nengine_prot: 1\n", {}, "correct these 2 places there"),
+        ("engine_service: a b\n", {}, "correct it there"),
+        ("engine_profiles: {other: {engine_tp: wide}}\n", {}, "correct it there"),
+        ("", {"tp": "wide"}, "correct it there"),
+    ],
+)
+def test_set_is_a_remedy_only_where_it_helps(
+    tmp_path: Path, extra: str, overrides: dict[str, str], remedy: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        engine_config(host(tmp_path, extra), "linear", overrides)
+    assert caught.value.remedy == remedy
+
+
+def test_set_is_no_remedy_for_a_hosts_hardware(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        host(tmp_path, "ansible_port: none\n")
+    assert caught.value.remedy == "correct it there"
+
+
+@pytest.mark.parametrize(("key", "place"), [("gpu_count", ":5"), ("gpu", ":4"), ("ansible_host", "")])
+def test_set_of_what_belongs_to_the_host_says_where_to_write_it(
+    tmp_path: Path, key: str, place: str
+) -> None:
+    (line,) = refused(host(tmp_path), "linear", **{key: "8"})
+    where = f"{tmp_path}/fleet.yml{place}"
+    assert line == f"--set: {key} describes the host and is no setting; write it there: {where}"
+
+
 @pytest.mark.parametrize("name", ["a b", "../etc", "a%n", "", "-x"])
 def test_service_names_that_no_unit_can_have_are_refused(tmp_path: Path, name: str) -> None:
     (line,) = refused(host(tmp_path, f"engine_service: {name!r}\n"), "linear")
