@@ -86,6 +86,8 @@ def lines(evidence: Evidence, findings: tuple[Finding, ...]) -> Iterator[str]:
     """Yield the findings for a terminal of 80 columns, then what was not there to look at."""
     who = " ".join(word for word in (evidence.host, evidence.profile) if word and word != "HOST")
     count = f"{len(findings)} finding{'s' if len(findings) != 1 else ''}" if findings else "no finding"
+    if evidence.journal and not findings and "journal" in evidence.absent:
+        count += ": nothing in the journal was recognised"
     yield f"{who}: {count}" if who else count
     for number, finding in enumerate(findings, 1):
         yield ""

@@ -89,10 +89,12 @@ class Journal:
 
     commits: (accepted drafts, commit length) → lines, of engines that log every step. pool, context: tokens
     of the KV pool and the longest context, as the engine said at start. starts: seconds of each start that
-    became ready. suppressed: lines that journald dropped. refused: requests too long.
+    became ready. suppressed: lines that journald dropped. refused: requests too long. familiar: a line of it is
+    one that an engine, systemd or journalctl writes.
     """
 
     lines: int = 0
+    familiar: bool = False
     windows: int = 0
     flat_windows: int = 0
     eager_windows: int = 0

@@ -30,6 +30,10 @@ _OTHER_RANK = re.compile(r" TP[1-9]\d*(?: EP\d+)?\] ")
 _STEP = re.compile(r"\baccepted[ =:]{1,2}(\d{1,3})[ ,]{1,2}commit(?:_len|ted)?[ =:]{1,2}(\d{1,3})\b")
 _POOL = re.compile(r"\bmax_total_num_tokens=(\d{1,12}),.*\bcontext_len=(\d{1,12})")
 _SUPPRESSED = re.compile(r"Suppressed (\d{1,9}) messages from")
+_FAMILIAR = re.compile(
+    r"^-- |^\w{3} [ \d]\d \d\d:\d\d:\d\d |^\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d|^(?:INFO|WARNING|ERROR|DEBUG)\b"
+    r"|kdtree-|kdtree:|DDTREE|sglang|systemd\[|Traceback|\.service\b| batch|accepted[ =:]"
+)
 _REFUSED = re.compile(
     r"Input length \(\d+ tokens\) exceeds the maximum allowed length|is longer than the KV cache pool"
 )
@@ -44,6 +48,7 @@ class Reader:
         self._classifier = Classifier()
         self._starts: deque[float] = deque(maxlen=_KEPT_STARTS)
         self._lines = 0
+        self._familiar = False
         self._begin()
 
     def _begin(self) -> None:
@@ -63,6 +68,7 @@ class Reader:
         """Take the next message; it may have several lines."""
         for line in message.splitlines():
             self._lines += 1
+            self._familiar = self._familiar or _FAMILIAR.search(line[:400]) is not None
             self._classifier.feed(line)
             if " batch" in line or "DDTREE" in line:
                 self._event(line)
@@ -74,8 +80,10 @@ class Reader:
     def evidence(self) -> Journal:
         """Return what was seen so far."""
         generations = [*self._generations, *([tuple(self._current)] if self._current else [])]
+        failure = self._classifier.result()
         return Journal(
             lines=self._lines,
+            familiar=self._familiar or failure is not None,
             windows=self._windows,
             flat_windows=self._flat,
             eager_windows=self._eager,
@@ -86,7 +94,7 @@ class Reader:
             pool=self._pool,
             context=self._context,
             starts=tuple(self._starts),
-            failure=self._classifier.result(),
+            failure=failure,
             suppressed=self._suppressed,
             refused=self._refused,
         )

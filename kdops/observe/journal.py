@@ -16,10 +16,13 @@ def from_journal(path: Path) -> Evidence:
     absent = dict.fromkeys(("inventory", "metrics", "server_info", "measurement", "unit"), "a journal alone")
     try:
         source = rest(sys.stdin.buffer.read) if str(path) == "-" else pieces(path)
-        return Evidence(journal=journal.read(source), absent=absent)
+        read = journal.read(source)
     except OSError as error:
         raise UsageError(
             f"{path} cannot be read",
             cause=error.strerror or str(error),
             remedy="name a file written by journalctl -o json or journalctl -o cat",
         ) from error
+    if not read.familiar:
+        absent["journal"] = f"none of its {read.lines} lines is one that an engine or systemd writes"
+    return Evidence(journal=read, absent=absent)

@@ -78,9 +78,27 @@ def test_the_coverage_of_a_journal() -> None:
 
 
 def test_a_journal_without_anything_wrong() -> None:
-    done = kdops("--journal", "-", stdin=b"\xff\xfe hello\n")
+    done = kdops("--journal", "-", stdin=b"\xff\xfe systemd-network:x:998:998\n")
     assert done.returncode == 0
-    assert done.stdout.startswith(b"no finding")
+    assert done.stdout.startswith(b"no finding: nothing in the journal was recognised\n")
+    assert b"journal: none of its 1 lines is one that an engine or systemd writes" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Nov 29 22:00:00 ct200 python[812]: hello",
+        "2026-11-29T22:00:00+0000 ct200 python[812]: hello",
+        "[2026-11-29 22:00:00] hello",
+        "-- No entries --",
+        'INFO:     127.0.0.1:5000 - "GET /health HTTP/1.1" 200 OK',
+        json.dumps({"MESSAGE": "Started kdtree-ct200.service."}),
+        (SCENARIOS / "story1.log").read_text().splitlines()[0],
+    ],
+)
+def test_a_quiet_journal_is_known_for_one(line: str) -> None:
+    done = kdops("--journal", "-", stdin=f"hello\n{line}\n".encode())
+    assert done.stdout.split(b"\n", 1)[0] == b"no finding"
 
 
 def test_an_archive_is_diagnosed(tmp_path: Path) -> None:
