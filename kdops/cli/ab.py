@@ -238,8 +238,8 @@ def _verb(
     verb, rest = words[0], words[1:]
     if len(rest) != _VERBS[verb]:
         raise UsageError(
-            f"kdops ab {verb} takes {_VERBS[verb]} runs",
-            cause=f"{len(rest)} given",
+            f"kdops ab {verb} takes {('no run', 'one run', 'two runs')[_VERBS[verb]]}",
+            cause=f"{len(rest) or 'none'} given",
             remedy="kdops ab list names them",
         )
     if verb == "list":

@@ -84,7 +84,9 @@ def config(
     header = ("KEY", "VALUE", "ORIGIN", "FLAG", "CHANGE")
     shown = ("value", "origin", "flag", "change")
     emit("\n".join(columns([header, *([_name(row), *(as_text(row[key]) for key in shown)] for row in rows)])))
-    emit("\n(in parentheses: without bearing in this profile)\n" + _memory_words(memory))
+    unused = not all(row["used"] for row in rows)
+    legend = "(in parentheses: without bearing in this profile)\n" if unused else ""
+    emit(f"\n{legend}{_memory_words(memory)}")
 
 
 def render(

@@ -62,10 +62,16 @@ def deploy(
     from kdops.fleet.memory import foresee
     from kdops.observe import record
 
+    if diff and not check:
+        raise UsageError(
+            "--diff needs --check",
+            cause="a deploy changes the host; --diff shows what would change",
+            remedy=f"kdops deploy {name} --check --diff, or leave --diff out to deploy",
+        )
     host, config = _configured(name, profile, changes, inventory)
     new = bundles.build(config, host)
     limits = client.options(host, why, config.start_timeout)
-    if check or diff:
+    if check:
         _show_check(host, new, limits, with_diff=diff, as_json=as_json)
         return
     with display() as shown:
@@ -158,6 +164,9 @@ def prune(
     report = found or {"items": [], "bytes": 0, "deleted": delete}
     if as_json:
         emit_json(report)
+        return
+    if not report["items"]:
+        emit(f"nothing to free on {host.name}")
         return
     for item in report["items"]:
         emit(f"{item['bytes'] / 1e6:10.1f} MB  {item['path']}")

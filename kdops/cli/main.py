@@ -10,7 +10,7 @@ import traceback
 from pathlib import Path
 
 import typer
-from typer._click.exceptions import NoArgsIsHelpError
+from typer._click.exceptions import NoArgsIsHelpError, NoSuchOption
 from typer._click.exceptions import UsageError as Mistyped
 
 from kdops import __version__, paths
@@ -79,9 +79,20 @@ def _mistyped(error: Mistyped) -> UsageError:
     command = error.ctx.command_path if error.ctx else "kdops COMMAND"
     return UsageError(
         f"{command}: this cannot be run as written",
-        cause=error.format_message(),
+        cause=_reason(error),
         remedy=f"{command} -h shows what it takes",
     )
+
+
+def _reason(error: Mistyped) -> str:
+    """Return why; of the options that typer holds for near, those whose names are, not only the dashes."""
+    if not isinstance(error, NoSuchOption):
+        return error.format_message()
+    from kdops.fleet.problems import nearest
+
+    asked = error.option_name.lstrip("-")
+    near = [one for one in sorted(error.possibilities or ()) if nearest(asked, [one.lstrip("-")])]
+    return error.message + (f" (did you mean {', '.join(near)}?)" if near else "")
 
 
 ab.register(app)

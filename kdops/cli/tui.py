@@ -58,8 +58,8 @@ def tui(
     if not once and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
             "kdops tui needs a terminal",
-            cause="stdin or stdout is none",
-            remedy="add --once for one frame as text",
+            cause="stdin or stdout is a file, a pipe or closed",
+            remedy="run it in a terminal; kdops tui --once prints one frame as text",
         )
     if replay:
         dashboard = start.recorded(replay, speed, view=view, theme=theme)

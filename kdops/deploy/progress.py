@@ -29,6 +29,15 @@ _TASKS = {  # task → (its word, the phase it belongs to)
     "Commit the release": ("commit", "commit"),
     "Put the last committed release back": (RESTORE, RESTORE),
 }
+_SMOKE = {
+    "tokens": "{} tokens generated",
+    "tokens_per_second": "{} tokens/s",
+    "cached_tokens": "{} prompt tokens from the cache",
+    "settings_checked": "{} settings as requested",
+    "kv_tokens": "KV pool of {} tokens",
+    "seconds": "in {} s",
+}
+"""What a passed smoke test tells, in words."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +145,8 @@ class Progress:
         for path in answer.get("set_aside") or ():
             self.display.note(f"[switch] drift: set aside {path}; after the commit in {answer['kept_in']}")
         if smoke := answer.get("smoke"):
-            words = ", ".join(f"{key} {value}" for key, value in smoke.items())
-            self.display.note(f"[smoke test] passed: {words}")
+            told = (words.format(smoke[key]) for key, words in _SMOKE.items() if smoke.get(key) is not None)
+            self.display.note(f"[smoke test] passed: {', '.join(told)}")
         if "engine" in answer and not answer.get("settled"):
             phase = RESTORE if answer["phase"] == "restoring" else "start"
             text = answer.get("status_text") or answer["engine"]

@@ -89,8 +89,8 @@ class Journal:
 
     commits: (accepted drafts, commit length) → lines, of engines that log every step. pool, context: tokens
     of the KV pool and the longest context, as the engine said at start. starts: seconds of each start that
-    became ready. suppressed: lines that journald dropped. refused: requests too long. familiar: a line of it is
-    one that an engine, systemd or journalctl writes.
+    became ready. suppressed: lines that journald dropped. refused: requests too long. familiar: one of its
+    lines is of an engine, systemd or journalctl.
     """
 
     lines: int = 0

@@ -69,6 +69,8 @@ def from_report(path: Path) -> Evidence:
                     texts[name] = file.read(_MOST).decode(errors="replace")
             for _ in rest(whole.read):  # to the checksum at its end
                 pass
+    except gzip.BadGzipFile as error:
+        raise _refused(path, "it is no gzip archive, or a damaged one") from error
     except (OSError, EOFError, zlib.error, tarfile.TarError, *_TARFILE_LETS_THROUGH) as error:
         raise _refused(path, str(error) or type(error).__name__) from error
     if read is None and not texts:

@@ -49,7 +49,7 @@ def test_unknown_command_is_usage_error() -> None:
         (("deplyo",), "kdops", "Did you mean 'deploy'?"),
         (("lab", "upp"), "kdops lab", "Did you mean 'up'?"),
         (("deploy",), "kdops deploy", "HOST"),
-        (("bench", "x", "--toknes", "3"), "kdops bench", "--tokens"),
+        (("bench", "x", "--toknes", "3"), "kdops bench", "--toknes (did you mean --tokens?)"),
         (("lab", "up", "two"), "kdops lab up", "integer"),
         (("ab", "a", "b", "--legs", "9"), "kdops ab", "8"),
         (("hosts", "\x1b[31m"), "kdops hosts", r"\x1b[31m"),
@@ -65,6 +65,17 @@ def test_every_mistyped_command_has_a_cause_and_a_remedy(
     assert title.startswith(f"error: {command}: ")
     assert why.startswith("  cause:  ") and cause in why
     assert remedy == f"  remedy: {command} -h shows what it takes"
+
+
+def test_an_option_that_shares_only_dashes_is_not_near() -> None:
+    why = kdops("deploy", "--host", "lab0").stderr.splitlines()[1]
+    assert why == "  cause:  No such option: --host"
+
+
+def test_diff_without_check_does_not_deploy_in_silence() -> None:
+    done = kdops("deploy", "lab0", "--diff", KDOPS_INVENTORY=INVENTORIES)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: --diff needs --check\n")
 
 
 def test_a_prompt_that_is_no_text_is_refused_before_a_host_is_asked() -> None:

@@ -172,6 +172,10 @@ def test_bad_input_is_a_sentence(arguments: tuple[str, ...]) -> None:
     assert b"Traceback" not in done.stderr
 
 
+def test_a_file_that_is_no_archive_is_told_in_words() -> None:
+    assert b"cause:  it is no gzip archive" in kdops("--report", __file__).stderr
+
+
 def test_an_archive_of_something_else_is_refused(tmp_path: Path) -> None:
     done = kdops("--report", str(archive(tmp_path / "r.tar.gz", {"../../etc/passwd": "x"})))
     assert done.returncode == 2

@@ -184,6 +184,14 @@ def test_progress_says_a_phase_once_and_an_eta() -> None:
     assert said == ["[starting] phase=weights  1 s of about 42 s"]
 
 
+def test_a_passed_smoke_test_is_told_in_words() -> None:
+    said: list[str] = []
+    smoke = {"tokens": 128, "tokens_per_second": 160.3, "cached_tokens": None, "settings_checked": 21}
+    Progress(Lines(said.append)).feed(Event("ok", "Test it", {"smoke": {**smoke, "seconds": 1.4}}))
+    words = "128 tokens generated, 160.3 tokens/s, 21 settings as requested, in 1.4 s"
+    assert said == [f"[smoke test] passed: {words}"]
+
+
 def test_the_same_load_phase_is_said_every_ten_seconds() -> None:
     said: list[str] = []
     lines = Lines(said.append)

@@ -11,6 +11,7 @@ import pytest
 from fleet_files import host
 
 from kdops.cli.main import main
+from kdops.deploy import guard_call
 from kdops.fleet import SETTINGS
 
 pytestmark = pytest.mark.unit
@@ -44,6 +45,17 @@ def test_hosts_lists_every_inventory(kdops) -> None:
         "ct200": (8, "linear"),
         "lab0": (0, "ddtree"),
     }
+
+
+def test_prune_with_nothing_to_free_says_so(kdops, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard_call, "call", lambda *_, **__: None)
+    assert kdops("prune", "lab0")[1] == "nothing to free on lab0\n"
+
+
+@pytest.mark.parametrize("profile", ["linear", "ddtree"])
+def test_parentheses_are_explained_only_where_some_are(kdops, profile: str) -> None:
+    _, out, _ = kdops("config", "lab0", "--profile", profile)
+    assert ("(engine_" in out) == ("(in parentheses: " in out) == (profile == "linear")
 
 
 def test_config_shows_value_origin_flag_effect_and_memory(kdops) -> None:

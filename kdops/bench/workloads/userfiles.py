@@ -32,7 +32,13 @@ def read(path: Path, chosen: Sampling | None = None) -> PromptSet:
             if len(content) > _MOST_BYTES:
                 raise _wrong(path, "it has more than 256 MiB")
         text = content.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UsageError(
+            f"prompt set {path} cannot be read",
+            cause=error.strerror or str(error),
+            remedy="name a file of prompts",
+        ) from error
+    except UnicodeDecodeError as error:
         raise _wrong(path, str(error)) from error
     entries = _entries(path, text)
     prompts = tuple(_prompt(path, number, entry) for number, entry in entries)
