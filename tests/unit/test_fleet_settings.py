@@ -217,9 +217,7 @@ def test_set_is_no_remedy_for_a_hosts_hardware(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("key", "place"), [("gpu_count", ":5"), ("gpu", ":4"), ("ansible_host", "")])
-def test_set_of_what_belongs_to_the_host_says_where_to_write_it(
-    tmp_path: Path, key: str, place: str
-) -> None:
+def test_set_of_what_belongs_to_the_host_says_where_to_write_it(tmp_path: Path, key: str, place: str) -> None:
     (line,) = refused(host(tmp_path), "linear", **{key: "8"})
     where = f"{tmp_path}/fleet.yml{place}"
     assert line == f"--set: {key} describes the host and is no setting; write it there: {where}"
