@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 from kdops import fleet
+from kdops.cli.lab_words import better
 from kdops.fleet import Host
 from kdops.host import HostConnection, probe
 from kdops.tui import start
@@ -64,7 +65,7 @@ def main() -> None:
     load = [threading.Thread(target=requests, args=(host, seconds + 20)) for host in hosts]
     for one in load:
         one.start()
-    app = start.live(hosts, 1.0, None, write=True, view="fleet", theme=None)
+    app = start.live(hosts, 1.0, None, better, write=True, view="fleet", theme=None)
     asyncio.run(pictures(app, out, seconds))
     for one in load:
         one.join()

@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from kdops.cli.config import INVENTORY, load
+from kdops.cli.lab_words import better
 from kdops.cli.output import emit
 from kdops.errors import UsageError
 
@@ -65,7 +66,7 @@ def tui(
         dashboard = start.recorded(replay, speed, view=view, theme=theme)
     else:
         hosts = load(inventory).chosen(names)
-        dashboard = start.live(hosts, interval, record, write=write, view=view, theme=theme)
+        dashboard = start.live(hosts, interval, record, better, write=write, view=view, theme=theme)
     if once:
         emit(start.frame(dashboard))
     else:

@@ -144,6 +144,16 @@ class Dashboard(App[None]):
         """The host that Host, Journal and the actions are about."""
         return self.fleet.chosen
 
+    @property
+    def complete(self) -> bool:
+        """Whether every host was heard of, and what the Host view asks for beside that has come."""
+        if any(one.row.state == "connecting" for one in self.samples.values()):
+            return False
+        shown = self.samples.get(self.chosen or "")
+        if self.view != "host" or shown is None or shown.status is None:
+            return True
+        return self.asking.details(shown.host, shown) is not None
+
     # Time
 
     def tick(self) -> None:

@@ -84,7 +84,7 @@ class HostView(VerticalScroll, View):
         self._panel("p-commits").show(self._commits(history, sample, colours))
         self._panel("p-gpus").show(gpus(sample, self._panel("p-gpus").room[0], colours, stale))
         self._panel("p-kv").show(self._kv(sample, colours))
-        self._panel("p-settings").show(_settings(details, colours), grows=True)
+        self._panel("p-settings").show(_settings(details, sample, colours), grows=True)
         self._panel("p-unit").show(_unit(details, sample, colours), grows=True)
         self._panel("p-findings").show(findings, grows=True)
 
@@ -115,6 +115,8 @@ class HostView(VerticalScroll, View):
 
     def _commits(self, history: History, sample: Sample, colours: Colours) -> Text:
         panel = self._panel("p-commits")
+        if sample.status is None:
+            return _unknown(sample, colours)
         width, height = panel.room
         recent = history.recent_commits()
         counts, since = (recent, "5 min") if sum(recent) else (sample.commits, "since its start")
@@ -131,6 +133,8 @@ class HostView(VerticalScroll, View):
 
     def _kv(self, sample: Sample, colours: Colours) -> Text:
         width, _ = self._panel("p-kv").room
+        if sample.status is None:
+            return _unknown(sample, colours)
         if sample.kv_use is None:
             return Text("the engine tells no use of its KV pool", style=colours.dim)
         info = (sample.status.engine.server_info if sample.status and sample.status.engine else None) or {}
@@ -164,6 +168,8 @@ def histogram(counts: Sequence[int], width: int, height: int, colours: Colours) 
 def gpus(sample: Sample, width: int, colours: Colours, stale: bool) -> Text:
     """Return two bars a GPU, busy and memory, with power, temperature, clock and throttle reasons."""
     text = Text(no_wrap=True, overflow="ellipsis")
+    if sample.status is None:
+        return _unknown(sample, colours)
     if not sample.gpus:
         return Text("no GPU: the host has no nvidia-smi", style=colours.dim)
     each = max((width - 44) // 2, 4)
@@ -186,9 +192,15 @@ def gpus(sample: Sample, width: int, colours: Colours, stale: bool) -> Text:
     return text
 
 
-def _settings(details: Details | None, colours: Colours) -> Text:
+def _unknown(sample: Sample, colours: Colours) -> Text:
+    """Return what to show in place of what the host did not tell yet."""
+    asked = sample.status is not None or sample.row.state == "connecting"
+    return Text("asking the host…" if asked else "not known: the host has not answered", style=colours.dim)
+
+
+def _settings(details: Details | None, sample: Sample, colours: Colours) -> Text:
     if details is None:
-        return Text("asking the host…", style=colours.dim)
+        return _unknown(sample, colours)
     if not details.settings:
         return Text(details.problem or "none", style=colours.dim)
     text = Text(no_wrap=True, overflow="ellipsis")
@@ -211,7 +223,7 @@ def _unit(details: Details | None, sample: Sample, colours: Colours) -> Text:
     for note in sample.row.drift:
         text.append(f"{columns.MARKS['warning']} {printable(note)}\n", style=colours.warning)
     if details is None:
-        return text.append("asking the host…", style=colours.dim)
+        return text.append(_unknown(sample, colours))
     if details.security:
         text.append(f"{'security':<20} ", style=colours.dim)
         text.append(f"{details.security} (0 closed, 10 open)\n")

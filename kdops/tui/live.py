@@ -20,6 +20,8 @@ from kdops.tui.recording import Recorder
 
 BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 FIRST_LINES = 2000
+Better = Callable[[KdopsError], KdopsError]
+"""What is known of an error where the hosts are this machine's lab."""
 
 
 class Live:
@@ -33,6 +35,7 @@ class Live:
         interval: float = 1.0,
         recorder: Recorder | None = None,
         timeout: float | None = None,
+        better: Better = lambda error: error,
     ) -> None:
         self.hosts = tuple(host.name for host in hosts)
         self.connections: Mapping[str, HostConnection] = {
@@ -40,6 +43,7 @@ class Live:
         }
         self._interval = interval
         self._recorder = recorder
+        self._better = better
         self._inbox = Inbox()
         self._stopped = threading.Event()
         self._followed: set[str] = set()
@@ -84,7 +88,7 @@ class Live:
                     failures = 0
                     self._inbox.put(Heard(name, time.time(), document, usual))
             except KdopsError as error:
-                self._inbox.put(Failed(name, time.time(), error))
+                self._inbox.put(Failed(name, time.time(), self._better(error)))
             self._stopped.wait(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
             failures += 1
 

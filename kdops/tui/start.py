@@ -16,7 +16,7 @@ from kdops.fleet.problems import nearest
 from kdops.tui import keys
 from kdops.tui.app import Dashboard
 from kdops.tui.feed import Feed
-from kdops.tui.live import Live
+from kdops.tui.live import Better, Live
 from kdops.tui.recording import Recorder
 from kdops.tui.replay import Replay
 from kdops.tui.themes import DARK
@@ -28,10 +28,12 @@ _THEME = "KDOPS_THEME"
 
 
 def live(
-    hosts: Sequence[Host], interval: float, record: Path | None, *, write: bool, view: str, theme: str | None
-) -> Dashboard:
-    """Return the dashboard of real hosts, each given once. Raises UsageError for a wrong host, view, theme or
-    key.
+    hosts: Sequence[Host], interval: float, record: Path | None, better: Better, *, write: bool, view: str,
+    theme: str | None,
+) -> Dashboard:  # fmt: skip
+    """Return the dashboard of real hosts, each given once. better: as `Live` takes it.
+
+    Raises UsageError for a wrong host, view, theme or key.
     """
     by_name = {host.name: host for host in hosts}
     if not hosts or len(hosts) != len(by_name):
@@ -41,7 +43,7 @@ def live(
             remedy="name an inventory with -i",
         )
     recorder = Recorder(record, tuple(by_name)) if record else None
-    feed = Live(tuple(by_name.values()), interval, recorder)
+    feed = Live(tuple(by_name.values()), interval, recorder, better=better)
     return _dashboard(feed, by_name, feed, write=write, view=view, theme=theme)
 
 
@@ -89,7 +91,7 @@ def settle() -> None:
 
 
 def frame(dashboard: Dashboard, size: tuple[int, int] | None = None) -> str:
-    """Return one frame as text, once every host was heard of or ONCE_S seconds have passed."""
+    """Return one frame as text, once all it shows was heard or ONCE_S seconds have passed."""
     columns, lines = size or shutil.get_terminal_size((120, 40))
     return asyncio.run(_frame(dashboard, (min(columns, _WIDEST), min(lines, _WIDEST))))
 
@@ -100,7 +102,7 @@ async def _frame(dashboard: Dashboard, size: tuple[int, int]) -> str:
         while time.monotonic() < stop:
             await pilot.pause(0.1)
             dashboard.tick()
-            if all(one.row.state != "connecting" for one in dashboard.samples.values()):
+            if dashboard.complete:
                 break
         dashboard.draw()
         await pilot.pause()

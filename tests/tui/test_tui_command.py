@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,12 @@ from kdops.cli.main import app
 from kdops.errors import UsageError
 from kdops.fleet import engine_config
 from kdops.fleet.settings import values
-from kdops.tui import details
+from kdops.host import HostConnection
+from kdops.tui import asking, details, start
+from kdops.tui.app import Dashboard
+from kdops.tui.feed import Heard
 from kdops.tui.recording import Recorder
+from kdops.tui.themes import DARK
 
 pytestmark = pytest.mark.unit
 INVENTORY = """\
@@ -74,6 +79,59 @@ def test_one_frame_of_a_recording(recorded):
     lines = done.stdout.splitlines()
     assert len(lines) == 20 and max(map(len, lines)) <= 100
     assert "● running" in done.stdout and "✖ unreachable" in done.stdout
+
+
+def test_a_host_of_a_lab_that_is_down_is_unreachable_and_nothing_is_claimed(tmp_path):
+    file = tmp_path / "lab.yml"
+    ssh = tmp_path / "cache" / "lab" / "gone" / "ssh_config"
+    file.write_text(f"all: {{hosts: {{lab0: {{ansible_ssh_common_args: '-F {ssh}', gpu: cpu}}}}}}\n")
+    own = {"COLUMNS": "160", "LINES": "60", "KDOPS_LAB": "gone", "KDOPS_CACHE": str(tmp_path / "cache")}
+    done = CliRunner(env=own).invoke(app, ["tui", "--once", "--view", "host", "-i", str(file)])
+    assert done.exit_code == 0, done.output
+    assert "unreachable" in done.stdout and "the lab 'gone' is down" in done.stdout
+    assert "nvidia-smi" not in done.stdout and "asking the host" not in done.stdout
+    assert done.stdout.count("not known: the host has not answered") == 5
+
+
+class _Answers:
+    """A feed of one host that has answered. late: set some looks later."""
+
+    hosts = ("box",)
+    live = True
+
+    def __init__(self):
+        self.looks, self.late = 0, threading.Event()
+
+    def start(self): ...
+
+    def stop(self): ...
+
+    def now(self):
+        return session.BEGUN
+
+    def drain(self):
+        self.looks += 1
+        if self.looks == 8:
+            self.late.set()
+        return [Heard("box", session.BEGUN, session.document("box", 1.0))]
+
+
+def test_one_frame_of_a_host_waits_for_its_settings(inventory, monkeypatch):
+    feed = _Answers()
+
+    def fetch(*_):
+        feed.late.wait()
+        return details.Details((), (("User", "kdtree"),), problem="told late")
+
+    monkeypatch.setattr(asking, "fetch", fetch)
+    host = fleet.load(inventory).one("box")
+    connections = {"box": HostConnection(host)}
+    dashboard = Dashboard(
+        feed, {"box": host}, connections=connections, write=False, changed_keys={}, keys_file="",
+        theme=DARK.name, view="host",
+    )  # fmt: skip
+    shown = start.frame(dashboard, (160, 60))
+    assert "told late" in shown and "kdtree" in shown
 
 
 @pytest.mark.parametrize(
