@@ -124,6 +124,8 @@ def render(
             remedy="name a folder that you may write to, on a disk with room",
         ) from None
     say(f"release {release.release_id}: {len(release.files)} files in {out}")
+    if others := {path.name for path in out.iterdir()} - {file.path for file in release.files}:
+        say(f"warning: {out} holds {len(others)} other files too, such as {min(others)}")
 
 
 def _host_row(host: Host) -> dict[str, Any]:

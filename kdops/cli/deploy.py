@@ -124,8 +124,9 @@ def rollback(
     host = load(inventory).one(name)
     target = rollback.target(host, to)
     say(f"rolling back to {target.release}")
+    reason = f"rollback: {why}" if why else "rollback"
     with display() as shown:
-        done = client.deploy(host, target, client.options(host, why), shown)
+        done = client.deploy(host, target, client.options(host, reason), shown)
     _show(host, done, as_json)
 
 

@@ -35,24 +35,39 @@ def report(name: str = HOST, out: Path | None = OUT, inventory: Path | None = IN
     host = load(inventory).one(name)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     path = out or Path(f"kdops-report-{host.name}-{stamp}.tar.gz")
-    store = Store()
-    bench = _bench(host.name, store)
-    store.close()
-    with HostConnection(host) as connection:
-        found = archive.collect(connection, bench)
+    _create(path)  # before the host is asked, which takes a while
     try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(archive.pack(host.name, found))
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {path}",
-            cause=error.strerror or str(error),
-            remedy="name a new file that you may write: --out FILE",
-        ) from error
+        store = Store()
+        bench = _bench(host.name, store)
+        store.close()
+        with HostConnection(host) as connection:
+            found = archive.collect(connection, bench)
+        path.write_bytes(archive.pack(host.name, found))
+    except BaseException as error:
+        path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise _unwritable(path, error) from error
+        raise
     emit(str(path))
     for missing, why in sorted(found.missing.items()):
         say(f"without {missing}: {why}")
     say("secrets were taken out; look through it before you attach it to a public issue")
+
+
+def _create(path: Path) -> None:
+    """Create an empty file for the user alone. Raises UsageError if there is one, or it cannot be written."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"cannot write {path}",
+        cause=error.strerror or str(error),
+        remedy="name a new file that you may write: --out FILE",
+    )
 
 
 def _bench(host: str, store: Store) -> dict[str, Any] | None:

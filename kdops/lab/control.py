@@ -106,7 +106,7 @@ def find(lab: Lab, name: str) -> tuple[LabHost, Complete]:
         raise KdopsError(
             f"the lab {lab.name!r} is not up",
             cause="it was never started, was taken down, or its start was interrupted",
-            remedy=f"run `{'' if lab.name == 'lab' else f'KDOPS_LAB={lab.name} '}kdops lab up`",
+            remedy="kdops lab up",
         )
     for host in parts.hosts:
         if host.name == name:

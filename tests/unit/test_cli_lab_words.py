@@ -8,7 +8,7 @@ import pytest
 
 from kdops.cli.lab_words import better
 from kdops.errors import KdopsError, UnreachableError, UsageError
-from kdops.lab import names
+from kdops.lab import control, names
 
 pytestmark = pytest.mark.unit
 
@@ -25,6 +25,12 @@ def test_a_lab_that_is_down_is_raised() -> None:
     told = better(error)
     assert (told.code, told.remedy) == (3, "kdops lab up")
     assert "'none' is down" in told.title
+
+
+def test_a_lab_that_is_not_up_has_one_remedy_everywhere() -> None:
+    with pytest.raises(KdopsError) as caught:
+        control.find(names.current(), "lab0")
+    assert caught.value.remedy == "kdops lab up"
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,14 @@ import os
 import stat
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fleet_files import host
 
 from kdops.cli.main import main
-from kdops.deploy import guard_call
+from kdops.deploy import client, guard_call, rollback
+from kdops.errors import UsageError
 from kdops.fleet import SETTINGS
 
 pytestmark = pytest.mark.unit
@@ -116,6 +118,7 @@ def test_config_without_known_shape_says_so(kdops, tmp_path: Path) -> None:
         (["config", "ct200", "--set", "engine_model_facts=x"], "is no setting of an engine"),
         (["config", "ct200", "-i", "/nonexistent.yml"], "does not exist"),
         (["render", "ct200", "--out", "/dev/null/x"], "cannot write"),
+        (["report", "lab0", "--out", INVENTORIES], "cause:  File exists"),
     ],
 )
 def test_mistakes_end_with_exit_2_a_cause_and_a_remedy(kdops, args: list[str], said: str) -> None:
@@ -136,6 +139,39 @@ def test_render_writes_the_files_with_their_modes(kdops, tmp_path: Path) -> None
         "engine.env": 0o600,
         "manifest.json": 0o644,
     }
+
+
+def test_render_names_what_else_is_in_the_folder(kdops, tmp_path: Path) -> None:
+    (tmp_path / "old.service").touch()
+    for _ in range(2):  # the same release over itself is no news
+        code, out, err = kdops("render", "ct200", "--out", str(tmp_path))
+        assert (code, out) == (0, "")
+        assert err.splitlines()[1:] == [f"warning: {tmp_path} holds 1 other files too, such as old.service"]
+
+
+def test_a_report_that_cannot_be_collected_leaves_no_file(
+    kdops, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KDOPS_LAB", "gone")
+    monkeypatch.setenv("KDOPS_CACHE", str(tmp_path / "cache"))
+    assert kdops("report", "lab0", "--out", str(tmp_path / "r.tar.gz"))[0] == 3
+    assert not (tmp_path / "r.tar.gz").exists()
+
+
+@pytest.mark.parametrize(("given", "told"), [((), "rollback"), (("--why", "slow"), "rollback: slow")])
+def test_a_rollback_is_recorded_as_one(
+    kdops, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...], told: str
+) -> None:
+    seen: list[str] = []
+
+    def deploy(_host: object, _target: object, options: client.Options, *_: object) -> None:
+        seen.append(options.why)
+        raise UsageError("stop", cause="here", remedy="-")
+
+    monkeypatch.setattr(rollback, "target", lambda *_: SimpleNamespace(release="linear-1"))
+    monkeypatch.setattr(client, "deploy", deploy)
+    kdops("rollback", "lab0", *given)
+    assert seen == [told]
 
 
 def test_a_full_disk_names_the_folder(kdops, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
