@@ -23,12 +23,8 @@ def _budget(config: EngineConfig) -> Iterator[tuple[str, str]]:
     block = f"engine_block_size = {config.block_size}"
     most = sum(config.topk_cap**depth for depth in range(config.block_size))
     if isinstance(config.tree_budget, str):
-        if config.tp != 1:
-            yield (
-                "tree_budget",
-                f"auto goes by one process's step times; engine_tp = {config.tp} needs a number",
-            )
-    elif config.tree_budget < config.block_size:
+        return
+    if config.tree_budget < config.block_size:
         yield (
             "tree_budget",
             f"{config.tree_budget} rows (root included) cannot hold one block; at least {block}",

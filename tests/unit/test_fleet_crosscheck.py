@@ -37,7 +37,6 @@ def test_shipped_hosts_are_sound_in_all_profiles(name: str) -> None:
     [
         ("linear", {"draft_window": 7}, "draft_window", "below engine_block_size = 8"),
         ("ddtree", {"tree_budget": 7}, "tree_budget", "at least engine_block_size = 8"),
-        ("ddtree", {"tree_budget": "auto"}, "tree_budget", "engine_tp = 8 needs a number"),
         ("ddtree", {"tree_budget": 9, "topk_cap": 1}, "tree_budget", "allow 8 at most"),
         ("ddtree", {"cuda_graph_decode": "breakable"}, "cuda_graph_decode", "never compared"),
         ("ddtree", {"attention_backend": None}, "attention_backend", "triton"),
@@ -135,9 +134,10 @@ def test_what_only_another_algorithm_or_layout_forbids_is_let_through(
     assert engine_config(host(tmp_path, FACTS), profile, changes).profile == profile
 
 
-def test_auto_budget_is_bound_by_neither_block_nor_cap() -> None:
+@pytest.mark.parametrize("name", ["ct200", "lab0"])
+def test_auto_budget_is_bound_by_neither_block_nor_cap_nor_ranks(name: str) -> None:
     changes = {"tree_budget": "auto", "topk_cap": 1}
-    assert engine_config(fleet.load().one("lab0"), "ddtree", changes).tree_budget == "auto"
+    assert engine_config(fleet.load().one(name), "ddtree", changes).tree_budget == "auto"
 
 
 def test_draft_settings_do_not_bind_plain_decoding(tmp_path: Path) -> None:
