@@ -18,6 +18,7 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList, SelectionList
 
 from kdops import fleet, paths
+from kdops.cli.lab_words import better
 from kdops.tui import start
 from kdops.tui.app import Dashboard
 from kdops.tui.details import Details
@@ -61,7 +62,7 @@ def drive(kdops: Deployer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
     def run(test: Callable[[Driver], Awaitable[None]], **options: Any) -> None:
         hosts = fleet.load(kdops.inventory).hosts
         given = {"write": True, "view": "fleet", "theme": None, **options}
-        app = start.live(hosts, 0.5, given.pop("record", None), **given)
+        app = start.live(hosts, 0.5, given.pop("record", None), better, **given)
 
         async def main() -> None:
             async with app.run_test(size=(140, 40)) as pilot:
