@@ -20,10 +20,10 @@ def contradictions(config: EngineConfig) -> Iterator[tuple[str, str]]:
 
 
 def _budget(config: EngineConfig) -> Iterator[tuple[str, str]]:
+    if isinstance(config.tree_budget, str):
+        return  # auto chooses within both
     block = f"engine_block_size = {config.block_size}"
     most = sum(config.topk_cap**depth for depth in range(config.block_size))
-    if isinstance(config.tree_budget, str):
-        return
     if config.tree_budget < config.block_size:
         yield (
             "tree_budget",
