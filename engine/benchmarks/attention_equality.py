@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from equality import CELLS, Reference, run_cells, verdict
+from equality import CELLS, Reference, run_cells, tokens_beside, verdict
 from runs import options, planned, running
 from servers import AUTOREGRESSIVE, Setup, arms, serving
 
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
     if asked.plan:
         return planned([wave])
     with running(asked) as (results, folder), serving(wave, folder) as servers:
-        run_cells(results, Reference.beside(asked.results), servers, asked.cells)
+        run_cells(results, Reference(tokens_beside(asked.results)), servers, asked.cells)
         return verdict(results, len(wave) - len(servers))
 
 

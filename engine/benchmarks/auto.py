@@ -29,15 +29,12 @@ from servers import (
     Wave,
     alone,
     arms,
-    install,
-    plugin_site,
     serving,
 )
 
 ARMS = ("ddtree-auto", "autoregressive", "dflash", "ddtree-8", "ddtree-16", "ddtree-32")
 SET_PROMPTS, LONG_CONTEXT, EQUAL_TOKENS = 3, 6000, 160
 METRICS = (("enable-metrics", True),)
-WIDTHS = CHECKOUT / "engine" / "tests" / "replay" / "kdtree_widths.py"
 
 
 def choices(server: Server) -> dict[str, float]:
@@ -61,14 +58,13 @@ def equal_wave(tp: int, device: str) -> Wave:
     """Plain decoding, and auto with pages of 1 and 64."""
     how: dict[str, Any] = {"batches": (1, 8), "tp": tp, "device": device}
     alternating = {"extra": METRICS, "environment": (("KDTREE_WIDTHS", "1"), *CHECKED)}
+    alternating["plugins"] = ("kdtree_widths",)
     trees = [(AUTO, Setup(page=page, **how, **alternating)) for page in (1, 64)]
     return [(AUTOREGRESSIVE, Setup(**how)), *trees]
 
 
 def run_equal(results: Results, wave: Wave, folder: Path, cells: Sequence[tuple[int, int]]) -> int:
     """All servers at once, one and eight requests at once; the servers that did not come up."""
-    for _, setup in wave:
-        install(plugin_site(setup, folder), "kdtree_widths", {"kdtree_widths": "kdtree_widths"}, [WIDTHS])
     with serving(wave, folder) as servers:
         plain = next((server for server in servers if server.arm.algorithm is None), None)
         for context, at_once in cells if plain else ():

@@ -10,6 +10,7 @@ Run it where SGLang 0.5.23, torch and a GPU are; of this repository it needs eng
 
 from __future__ import annotations
 
+import argparse
 import concurrent.futures
 import functools
 import json
@@ -61,13 +62,16 @@ class Reference:
         self._path = path
         self.cells: dict[str, list[dict[str, Any]]] = json.loads(path.read_text()) if path.exists() else {}
 
-    @classmethod
-    def beside(cls, results: Path) -> Reference:
-        return cls(results.with_suffix(".tokens.json"))
-
-    def learn(self, cell: str, found: list[dict[str, Any]]) -> None:
-        self.cells[cell] = [{"output_ids": answer["output_ids"]} for answer in found]
+    def learn(self, cell: str, asked: list[list[int]], found: list[dict[str, Any]]) -> None:
+        self.cells[cell] = [
+            {"input_ids": i, "output_ids": o["output_ids"]} for i, o in zip(asked, found, strict=True)
+        ]
         self._path.write_text(json.dumps(self.cells) + "\n")
+
+
+def tokens_beside(results: Path) -> Path:
+    """The reference's file, absolute."""
+    return results.with_suffix(".tokens.json").absolute()
 
 
 def run_cells(results: Results, known: Reference, servers: Sequence[Server], cells: Cells) -> None:
@@ -83,7 +87,7 @@ def run_cells(results: Results, known: Reference, servers: Sequence[Server], cel
             found = list(pool.map(ask, servers))
         for server, answer in zip(servers, found, strict=True):
             if server is plain and answer and cell not in known.cells:
-                known.learn(cell, answer)
+                known.learn(cell, prompts(context), answer)
         for server, answer in zip(servers, found, strict=True):
             if answer is None or cell not in known.cells:
                 continue
@@ -131,6 +135,28 @@ def verdict(results: Results, missing: int) -> int:
     return 1 if wrong or missing else 0
 
 
+def planned_waves(asked: argparse.Namespace) -> list[Wave]:
+    """A wave for each group of set-ups; before all others the servers whose tokens are replayed."""
+    how: dict[str, Any] = {"tp": asked.tp, "device": asked.device, "target": asked.target.absolute()}
+    how["environment"] = CHECKED
+    if asked.replay:
+        how["plugins"] = ("kdtree_replay",)
+    record = ("KDTREE_REPLAY", str(tokens_beside(asked.results)))
+    replays = {"environment": (*CHECKED, record), "extra": (("disable-overlap-schedule", True),)}
+    made: list[Wave] = []
+    for each in asked.setups:
+        wave: Wave = [
+            (arm, Setup(*mode, **how | (replays if asked.replay and arm.algorithm == "DDTREE" else {})))
+            for mode in each
+            for arm in arms(asked.arms)
+        ]
+        if asked.replay and not made:
+            made.append([server for server in wave if server[0] == AUTOREGRESSIVE])
+            wave = [server for server in wave if server[0] != AUTOREGRESSIVE]
+        made.append(wave)
+    return made
+
+
 def main(arguments: Sequence[str]) -> int:
     parser = options(__doc__, arms=COMPARED, cells=CELLS)
     help_ = "graphs/PAGE or eager/PAGE; with + together"
@@ -140,22 +166,19 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--target", type=Path, default=PAIR / "target", help="another one for the same drafter"
     )
+    help_ = "DDTREE's drafts are the reference's tokens with seeded errors (no overlap scheduling then)"
+    parser.add_argument("--replay", action="store_true", help=help_)
     parser.add_argument("--draws", action="store_true", help="sampled distributions too, on the first set-up")
     parser.add_argument(
         "--samples", type=int, default=draws.SAMPLES, help="answers to each prompt of the draws"
     )
     asked = parser.parse_args(arguments)
-    how: dict[str, Any] = {"tp": asked.tp, "device": asked.device, "target": asked.target.absolute()}
-    how["environment"] = CHECKED
-    wanted: list[Wave] = [
-        [(arm, Setup(graphs, page, **how)) for graphs, page in each for arm in arms(asked.arms)]
-        for each in asked.setups
-    ]
+    wanted = planned_waves(asked)
     if asked.plan:
         return planned(wanted)
     missing = 0
     with running(asked) as (results, folder):
-        known = Reference.beside(asked.results)
+        known = Reference(tokens_beside(asked.results))
 
         def lacks(name: str) -> bool:
             return any(f"{name}/context{c}/concurrency{n}" not in results.cells for c, n in asked.cells)

@@ -20,6 +20,7 @@ from typing import Any
 
 CHECKOUT = Path(__file__).parents[2]
 PAIR = CHECKOUT / "models" / "tiny-pair"
+TEST_PLUGINS = CHECKOUT / "engine" / "tests" / "replay"
 READY_SECONDS, ANSWER_SECONDS = 240.0, 180
 # fp32 means fp32: neither cuBLAS nor Triton may round products to TF32.
 EXACT = {
@@ -59,7 +60,8 @@ def arms(names: Sequence[str]) -> list[Arm]:
 class Setup:
     """exact: fp32 without TF32, else bf16 with SGLang's own kernels. batches: captured batch sizes.
 
-    target, drafter: model folders; extra: further flags, by name; environment: further variables.
+    target, drafter: model folders; extra: further flags, by name; environment: further variables; plugins:
+    modules of TEST_PLUGINS.
     """
 
     graphs: bool = True
@@ -72,6 +74,7 @@ class Setup:
     drafter: Path = PAIR / "drafter"
     extra: Pairs = ()
     environment: tuple[tuple[str, str], ...] = ()
+    plugins: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         mode = "cpu" if self.device == "cpu" else "graphs" if self.graphs else "eager"
@@ -207,25 +210,25 @@ class Server:
         self.process.wait()
 
 
-def install(folder: Path, name: str, registers: Mapping[str, str], sources: Sequence[Path]) -> None:
-    """A distribution in a folder for PYTHONPATH through which SGLang finds plugins of this checkout."""
+def install(folder: Path, name: str, module: str, source: Path) -> None:
+    """A distribution in a folder for PYTHONPATH through which SGLang finds a plugin of this checkout."""
     info = folder / f"{name}-0.dist-info"
     info.mkdir(parents=True, exist_ok=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: 0\n")
-    lines = [f"{plugin} = {module}:register" for plugin, module in registers.items()]
-    (info / "entry_points.txt").write_text("\n".join(["[sglang.srt.plugins]", *lines, ""]))
-    for source in sources:
-        with contextlib.suppress(FileExistsError):
-            (folder / source.name).symlink_to(source)
+    (info / "entry_points.txt").write_text(f"[sglang.srt.plugins]\n{name} = {module}:register\n")
+    with contextlib.suppress(FileExistsError):
+        (folder / source.name).symlink_to(source)
 
 
 def plugin_site(setup: Setup, folder: Path) -> Path:
     """The folder for PYTHONPATH of this set-up's servers, with the plugins they need."""
-    exact = setup.exact and setup.device != "cpu"
-    site, engine = folder / ("exact" if exact else "stock"), CHECKOUT / "engine"
-    install(site, "kdtree_engine", {"kdtree": "kdtree_engine.sglang"}, [engine / "kdtree_engine"])
-    if exact:
-        install(site, "fp32_plugin", {"fp32": "fp32_plugin"}, [engine / "benchmarks" / "fp32_plugin.py"])
+    engine, exact = CHECKOUT / "engine", setup.exact and setup.device != "cpu"
+    own = {"fp32_plugin": engine / "benchmarks"} if exact else {}
+    own |= dict.fromkeys(setup.plugins, TEST_PLUGINS)
+    site = folder / "-".join(["site", *own])
+    install(site, "kdtree_engine", "kdtree_engine.sglang", engine / "kdtree_engine")
+    for name, place in own.items():
+        install(site, name, name, place / f"{name}.py")
     return site
 
 

@@ -46,7 +46,8 @@ def test_another_family_under_a_replayed_draft(
         assert [answer["output_ids"] for answer in ask_all(engine, asked)] == expected
 
     records = tmp_path / "records.json"
-    records.write_text(json.dumps(list(zip(tokenized, expected, strict=True))))
+    answers = zip(tokenized, expected, strict=True)
+    records.write_text(json.dumps({"plain": [{"input_ids": i, "output_ids": o} for i, o in answers]}))
     flags = {**speculative(models, "DDTREE", ddtree_budget=24, **usual), "model-path": str(target)}
     with start(home, folders[2], flags, KDTREE_REPLAY=str(records)) as engine:
         engine.await_ready()
