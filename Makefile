@@ -28,8 +28,8 @@ bench:
 	  "$$venv/bin/python" scripts/bench_cli.py >docs/benchmarks/commands.md; code=$$?; cat docs/benchmarks/commands.md; exit $$code
 
 matrix:
-	@venv=$$(scripts/setup.sh lab) && mkdir -p docs/benchmarks && PATH="$$venv/bin:$$PATH" KDOPS_LAB=test \
-	  "$$venv/bin/python" scripts/test_matrix.py $(FILES) >docs/benchmarks/test-matrix.md
+	@venv=$$(scripts/setup.sh lab) && PATH="$$venv/bin:$$PATH" KDOPS_LAB=test \
+	  "$$venv/bin/python" scripts/test_matrix.py $(FILES)
 
 bench-tui:
 	@venv=$$(scripts/setup.sh) && PATH="$$venv/bin:$$PATH" \

@@ -1,11 +1,13 @@
-"""Run the fault matrix (the tests marked `matrix`) file by file: a Markdown report; exit 1 if a case failed.
+"""Run the fault matrix (the tests marked `matrix`) file by file into docs/benchmarks/test-matrix.md.
 
-usage: test_matrix.py [FILE...]   by `make matrix` (root, Debian). What a file gave last time is kept in
-$KDOPS_CACHE/test-matrix, so that a run of some files reports the others too, each with its own commit.
+usage: test_matrix.py [FILE...]   by `make matrix` (root, Debian); exit 1 if a case of them did not pass.
+The document is written after each file. What a file gave last time is kept in $KDOPS_CACHE/test-matrix,
+so that a run of some files reports the others too, each with its own commit.
 """
 
 from __future__ import annotations
 
+import ast
 import datetime
 import json
 import os
@@ -22,6 +24,14 @@ from bench_cli import machine
 from kdops import paths
 
 LIMIT_S = 1800
+DOCUMENT = Path("docs/benchmarks/test-matrix.md")
+HEAD = """# The fault matrix
+
+Every fault class has cases that `make test` runs, and further ones (marker `matrix`) that take too long for
+it. These are the further ones, as `make matrix` ran them, on systemd hosts of the lab and on real
+SGLang engines on the CPU: one table a test file. `make matrix FILES=tests/lab/test_check.py` runs one file
+anew; the others keep what they gave, each with its own commit. Seconds include set-up and teardown.
+"""
 
 
 @dataclass(frozen=True)
@@ -35,14 +45,19 @@ class Case:
 
 @dataclass(frozen=True)
 class Result:
-    """One file's run. starts: of real engines."""
+    """One file's run. where: the machine; starts: of real engines."""
 
     file: str
     commit: str
+    where: str
     when: str
     seconds: float
     starts: int
     cases: tuple[Case, ...]
+
+    @property
+    def passed(self) -> int:
+        return sum(case.outcome == "passed" for case in self.cases)
 
     @property
     def rows(self) -> Iterator[str]:
@@ -65,7 +80,7 @@ def _outcome(case: ElementTree.Element) -> str:
     return next((word for tag, word in told.items() if case.find(tag) is not None), "passed")
 
 
-def run(file: str) -> Result:
+def run(file: str, commit: str, where: str) -> Result:
     """Run one file's cases; a file that runs into the limit or gives no report is one failed case."""
     with tempfile.TemporaryDirectory() as folder:
         junit, starts = Path(folder, "junit.xml"), Path(folder, "starts")
@@ -85,9 +100,8 @@ def run(file: str) -> Result:
         seconds = (datetime.datetime.now(datetime.UTC) - begun).total_seconds()
         return Result(
             file,
-            subprocess.run(
-                ["git", "describe", "--always", "--dirty"], capture_output=True, text=True
-            ).stdout.strip(),
+            commit,
+            where,
             begun.strftime("%Y-%m-%d %H:%M UTC"),
             round(seconds, 1),
             len(starts.read_text().splitlines()),
@@ -98,8 +112,10 @@ def run(file: str) -> Result:
 def files() -> list[str]:
     """Return the test files that have cases of the matrix, in pytest's order."""
     asked = ["pytest", "-m", "matrix", "--collect-only", "-q"]
-    listed = subprocess.run(asked, capture_output=True, text=True).stdout
-    return list(dict.fromkeys(line.partition("::")[0] for line in listed.splitlines() if "::" in line))
+    done = subprocess.run(asked, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stdout)
+    return list(dict.fromkeys(line.partition("::")[0] for line in done.stdout.splitlines() if "::" in line))
 
 
 def kept(folder: Path, file: str) -> Result | None:
@@ -110,44 +126,44 @@ def kept(folder: Path, file: str) -> Result | None:
     return Result(**{**raw, "cases": tuple(Case(**case) for case in raw["cases"])})
 
 
-def report(results: Sequence[Result], missing: Sequence[str], where: str) -> None:
-    """Print the document; `missing`: files that were never run."""
-    found = [case for result in results for case in result.cases]
-    good = sum(case.outcome == "passed" for case in found)
-    print("# The fault matrix\n")
-    print(
-        "Every case that `make test` leaves out (marker `matrix`), run by `make matrix`: systemd hosts of the"
-    )
-    print(f"lab, real engines on the CPU. {where}.")
-    print(
-        f"{good} of {len(found)} passed; {sum(r.starts for r in results)} engine starts, "
-        f"{sum(r.seconds for r in results) / 60:.0f} min in all. Seconds include set-up and teardown."
-    )
+def report(results: Sequence[Result], missing: Sequence[str]) -> Iterator[str]:
+    """Yield the document's lines; `missing`: files that were never run."""
+    passed, count = sum(r.passed for r in results), sum(len(r.cases) for r in results)
+    starts, minutes = sum(r.starts for r in results), sum(r.seconds for r in results) / 60
+    yield HEAD
+    yield f"{passed} of {count} passed; {starts} engine starts, {minutes:.0f} min in all."
     if missing:
-        print(f"\n**Not run: {', '.join(missing)}.**")
+        yield f"\n**Not run: {', '.join(missing)}.**"
     for result in results:
-        print(f"\n## {result.file}\n")
-        print(
-            f"`pytest -m matrix {result.file}` on {result.when}, commit {result.commit}: "
-            f"{result.seconds:.0f} s, {result.starts} engine starts.\n"
+        yield f"\n## {result.file}\n\n{ast.get_docstring(ast.parse(Path(result.file).read_text()))}\n"
+        yield (
+            f"`make matrix FILES={result.file}` on {result.when}, commit {result.commit}: {result.passed} of "
+            f"{len(result.cases)} passed in {result.seconds:.0f} s, {result.starts} engine starts.\n"
+            f"Machine: {result.where}.\n"
         )
-        print("| case | outcome | s |\n|---|---|---|")
-        print("\n".join(result.rows))
+        yield "| case | outcome | s |\n|---|---|---|"
+        yield from result.rows
 
 
 def main() -> None:
     """Run the files asked for, keep what they gave, report all that is known."""
-    folder, where = paths.cache() / "test-matrix", machine()
-    folder.mkdir(parents=True, exist_ok=True)
+    # Asked before the document is touched: afterwards the tree is dirty.
+    commit = subprocess.check_output(["git", "describe", "--always", "--dirty"], text=True).strip()
     every = files()
-    for file in sys.argv[1:] or every:
-        result = run(file)
+    asked = sys.argv[1:] or every
+    if strange := set(asked) - set(every):
+        sys.exit(f"no case of the matrix in {', '.join(sorted(strange))}; there are: {', '.join(every)}")
+    folder = paths.cache() / "test-matrix"
+    folder.mkdir(parents=True, exist_ok=True)
+    good = True
+    for file in asked:
+        result = run(file, commit, machine())
+        good &= result.passed == len(result.cases)
         (folder / f"{file.replace('/', '-')}.json").write_text(json.dumps(asdict(result)))
-    results = [known for file in every if (known := kept(folder, file))]
-    missing = sorted(set(every) - {result.file for result in results})
-    report(results, missing, where)
-    good = all(case.outcome == "passed" for result in results for case in result.cases)
-    sys.exit(0 if good and not missing else 1)
+        results = [known for name in every if (known := kept(folder, name))]
+        missing = [name for name in every if name not in {result.file for result in results}]
+        DOCUMENT.write_text("\n".join(report(results, missing)) + "\n")
+    sys.exit(0 if good else 1)
 
 
 if __name__ == "__main__":
