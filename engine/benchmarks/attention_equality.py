@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     wave += [(replace(arm, name=f"{arm.name}-kdtree"), ours) for arm in arms(asked.arms)]
     if asked.plan:
         return planned([wave])
-    with running(asked) as (results, folder), serving(wave, folder) as servers:
+    with running(asked) as (results, folder), serving(wave, folder, asked.after) as servers:
         run_cells(results, Reference(tokens_beside(asked.results)), servers, asked.cells)
         return verdict(results, len(wave) - len(servers))
 

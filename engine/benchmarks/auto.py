@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from equality import CELLS, CHECKED, compare, verdict
-from runs import Results, options, planned, prompts, running, speculation, tokenizer, wait_for
+from runs import Results, options, planned, prompts, running, speculation, tokenizer
 from servers import (
     AUTO,
     AUTOREGRESSIVE,
@@ -63,9 +63,11 @@ def equal_wave(tp: int, device: str) -> Wave:
     return [(AUTOREGRESSIVE, Setup(**how)), *trees]
 
 
-def run_equal(results: Results, wave: Wave, folder: Path, cells: Sequence[tuple[int, int]]) -> int:
+def run_equal(
+    results: Results, wave: Wave, folder: Path, after: Path | None, cells: Sequence[tuple[int, int]]
+) -> int:
     """All servers at once, one and eight requests at once; the servers that did not come up."""
-    with serving(wave, folder) as servers:
+    with serving(wave, folder, after) as servers:
         plain = next((server for server in servers if server.arm.algorithm is None), None)
         for context, at_once in cells if plain else ():
             asked = prompts(context)
@@ -104,12 +106,9 @@ def decoded_per_second(server: Server, asked: Sequence[Sequence[int]], length: i
 
 
 def run_sets(results: Results, wave: Wave, folder: Path, after: Path | None, length: int) -> int:
-    """after: the servers start now and are measured once this file exists. The servers that did not come
-    up.
-    """
+    """All kinds of text, each with `length` tokens; the servers that did not come up."""
     asked = sets()
-    with serving(wave, folder) as servers:
-        wait_for(after)
+    with serving(wave, folder, after) as servers:
         for (name, ids), server in itertools.product(asked.items(), servers):
             with alone(server, servers):
                 decoded_per_second(server, ids[:1], length)
@@ -140,7 +139,6 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--equal", action="store_true", help="in --cells")
     parser.add_argument("--sets", action="store_true", help="with --arms")
     parser.add_argument("--tokens", type=int, default=320, help="of an answer in the sets")
-    parser.add_argument("--after", type=Path, help="start servers now, measure the sets once this exists")
     asked = parser.parse_args(arguments)
     timed = Setup(exact=False, batches=(1, 8), tp=asked.tp, device=asked.device, extra=METRICS)
     equal = equal_wave(asked.tp, asked.device) if asked.equal else []
@@ -150,7 +148,7 @@ def main(arguments: Sequence[str]) -> int:
     missing = 0
     with running(asked) as (results, folder):
         if equal:
-            missing += run_equal(results, equal, folder, asked.cells)
+            missing += run_equal(results, equal, folder, asked.after, asked.cells)
         if fast:
             missing += run_sets(results, fast, folder, asked.after, asked.tokens)
     return verdict(results, missing)

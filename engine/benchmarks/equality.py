@@ -185,7 +185,7 @@ def main(arguments: Sequence[str]) -> int:
 
         wanted = [[(arm, setup) for arm, setup in wave if lacks(f"{arm.name}/{setup}")] for wave in wanted]
         wanted = [wave for wave in wanted if wave]
-        for number, servers in enumerate(waves(wanted, folder)):
+        for number, servers in enumerate(waves(wanted, folder, asked.after)):
             missing += len(wanted[number]) - len(servers)
             try:
                 run_cells(results, known, servers, asked.cells)

@@ -112,7 +112,10 @@ def main(arguments: Sequence[str]) -> int:
     draw = random.Random(1)
     ids = [draw.randrange(4, VOCABULARY) for _ in range(max(asked.contexts))]
     times: dict[str, dict[int, float]] = {}
-    with running(asked) as (results, folder), serving(wave(asked.arms, folder, **how), folder) as up:
+    with (
+        running(asked) as (results, folder),
+        serving(wave(asked.arms, folder, **how), folder, asked.after) as up,
+    ):
         for context in asked.contexts:
             for server in up:
                 steps_and_seconds(server, ids[:context], 1)

@@ -62,7 +62,7 @@ def rank_process(rank: int, launcher: int) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = options(__doc__)
+    parser = options(__doc__, waits=False)
     parser.set_defaults(tp=2)
     asked = parser.parse_args(arguments)
     setup = Setup(exact=False, batches=(1, 8), tp=asked.tp, device=asked.device)

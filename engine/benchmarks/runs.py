@@ -10,7 +10,6 @@ import itertools
 import json
 import math
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,9 +41,11 @@ def cell(text: str) -> tuple[int, int]:
 
 
 def options(
-    doc: str | None, *, arms: Sequence[str] = (), cells: Sequence[str] = ()
+    doc: str | None, *, arms: Sequence[str] = (), cells: Sequence[str] = (), waits: bool = True
 ) -> argparse.ArgumentParser:
-    """The parser with what every script takes. arms, cells: those that it runs unless told."""
+    """The parser with what every script takes. arms, cells: those that it runs unless told. waits: it can
+    hold its servers back (`serving`).
+    """
     lines = (doc or "").strip().splitlines()
     parser = argparse.ArgumentParser(description=lines[0] if lines else None)
     parser.add_argument("results", type=Path)
@@ -57,6 +58,9 @@ def options(
     parser.add_argument("--tp", type=int, default=1, help="tensor-parallel ranks of a server")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"], help="cpu: try the script out")
     parser.add_argument("--plan", action="store_true", help="print the servers' command lines and end")
+    if waits:
+        help_ = "start the servers now and ask them once this file exists"
+        parser.add_argument("--after", type=Path, metavar="FILE", help=help_)
     parser.add_argument("--logs", type=Path, help="folder for the servers' logs")
     parser.add_argument("--commit", default="", help="noted in the results")
     parser.add_argument("--deadline", type=float, default=math.inf, help="stop before this time (time.time)")
@@ -82,12 +86,6 @@ def planned(waves: Sequence[Wave]) -> int:
         for arm, setup in wave:
             print(f"{number} {arm.name}/{setup}: {describe(arm, setup)}")
     return 0
-
-
-def wait_for(path: Path | None) -> None:
-    """Until another process makes this file."""
-    while path is not None and not path.exists():
-        time.sleep(0.2)
 
 
 def tokenizer() -> Any:

@@ -256,23 +256,29 @@ def _start(arm: Arm, setup: Setup, folder: Path) -> Server:
 
 
 @contextlib.contextmanager
-def serving(wanted: Wave, folder: Path) -> Iterator[list[Server]]:
-    """The servers, all at once; those that do not come up are left out. Killed at the end."""
+def serving(wanted: Wave, folder: Path, after: Path | None = None) -> Iterator[list[Server]]:
+    """The servers, all at once; those that do not come up are left out. Killed at the end.
+
+    after: they stand still until this file exists, which another script's turn on the card ends with.
+    """
     servers = [_start(arm, setup, folder) for arm, setup in wanted]
     try:
-        yield _those_up(servers)
+        up = _those_up(servers)
+        if after is not None:
+            _stand_still(up, after)
+        yield up
     finally:
         for server in servers:
             server.stop()
 
 
-def waves(planned: Sequence[Wave], folder: Path) -> Iterator[list[Server]]:
+def waves(planned: Sequence[Wave], folder: Path, after: Path | None) -> Iterator[list[Server]]:
     """The servers of one wave after the other; a wave starts while the one before it works."""
     with contextlib.ExitStack() as all_servers, concurrent.futures.ThreadPoolExecutor(1) as ahead:
 
         def begin(wave: Wave) -> tuple[contextlib.ExitStack, list[Server]]:
             stack = all_servers.enter_context(contextlib.ExitStack())
-            return stack, stack.enter_context(serving(wave, folder))
+            return stack, stack.enter_context(serving(wave, folder, after))
 
         upcoming = [ahead.submit(begin, wave) for wave in planned[:1]]
         for number, _ in enumerate(planned):
@@ -281,6 +287,15 @@ def waves(planned: Sequence[Wave], folder: Path) -> Iterator[list[Server]]:
             print(f"wave {number + 1} of {len(planned)}: {len(servers)} servers", flush=True)
             with stack:
                 yield servers
+
+
+def _stand_still(servers: Sequence[Server], until: Path) -> None:
+    for server in servers:
+        server.pause()
+    while not until.exists():
+        time.sleep(0.2)
+    for server in servers:
+        server.resume()
 
 
 @contextlib.contextmanager

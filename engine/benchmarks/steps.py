@@ -24,14 +24,14 @@ from typing import Any
 
 from dummy_model import write_dense, write_latent
 from profiled import profile
-from runs import Results, options, planned, prompts, running, speculation, tokenizer, wait_for
+from runs import Results, options, planned, prompts, running, speculation, tokenizer
 from servers import PAIR, Server, Setup, Wave, alone, arms, serving
 
 TIMED = ("dflash", "ddtree-chain", "ddtree-16", "ddtree-32", "autoregressive")
 MODELS, CELLS = ("tiny", "8b", "mla"), ("100/1", "4000/1", "100/8")
 CONTEXT, PROFILED = 100, 3  # profiles: their context, and how many of the arms
 SET_PROMPTS, SET_TOKENS = 4, 256
-DUMMY = {"load-format": "dummy", "max-total-tokens": 36864}
+DUMMY = {"load-format": "dummy", "max-total-tokens": 16384, "mem-fraction-static": 0.9}
 LATENT = DUMMY | {
     "max-total-tokens": 200_000,
     "context-length": 195_000,
@@ -132,8 +132,7 @@ def run_model(results: Results, model: str, folder: Path, asked: argparse.Namesp
     """All that was asked for with one model; how many servers did not come up."""
     named = model if asked.attention == "stock" else f"{model}-{asked.attention}"
     wanted = wave_of(model, folder, asked)
-    with serving(wanted, folder) as servers:
-        wait_for(asked.after)
+    with serving(wanted, folder, asked.after) as servers:
         measure(results, servers, named, asked.cells, tokens=asked.tokens, runs=asked.runs)
         for number, server in enumerate(servers):
             with alone(server, servers):
@@ -153,7 +152,6 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--sets", action="store_true", help="acceptance length and tokens/s by kind of text")
     parser.add_argument("--profile", action="store_true", help="kernels, collectives and launches of a step")
-    parser.add_argument("--after", type=Path, help="start servers now, measure once this file exists")
     asked = parser.parse_args(arguments)
     if asked.plan:
         with tempfile.TemporaryDirectory() as temporary:

@@ -34,9 +34,9 @@ def main(target: Path, out: Path) -> None:
         num_attention_heads=4,
         num_key_value_heads=4,
         q_lora_rank=96,
-        kv_lora_rank=64,
+        kv_lora_rank=256,  # of those that SGLang's Triton kernels know
         qk_nope_head_dim=32,
-        qk_rope_head_dim=16,
+        qk_rope_head_dim=32,
         v_head_dim=32,
         max_position_embeddings=8192,
         # Without yarn SGLang has no rotary embedding for this family on a CPU.
