@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from equality import CELLS, CHECKED, compare, verdict
+from equality import CELLS, CHECKED, MODES, compare, verdict
 from runs import Results, options, planned, prompts, running, speculation, tokenizer
 from servers import (
     AUTO,
@@ -55,11 +55,12 @@ def ask(server: Server, asked: Sequence[Sequence[int]], at_once: int) -> list[di
 
 
 def equal_wave(tp: int, device: str) -> Wave:
-    """Plain decoding, and auto with pages of 1 and 64."""
+    """Plain decoding, and auto with pages of 1 and 64, without graphs and with graphs for small batches."""
     how: dict[str, Any] = {"batches": (1, 8), "tp": tp, "device": device}
     alternating = {"extra": METRICS, "environment": (("KDTREE_WIDTHS", "1"), *CHECKED)}
     alternating["plugins"] = ("kdtree_widths",)
-    trees = [(AUTO, Setup(page=page, **how, **alternating)) for page in (1, 64)]
+    modes = [{"page": 1}, {"page": 64}, MODES["eager"], MODES["partly"]]
+    trees = [(AUTO, Setup(**how | alternating | mode)) for mode in modes]
     return [(AUTOREGRESSIVE, Setup(**how)), *trees]
 
 

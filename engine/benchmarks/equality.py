@@ -25,6 +25,11 @@ from runs import Results, options, planned, prompts, running, speculation
 from servers import AUTOREGRESSIVE, PAIR, Server, Setup, Wave, arms, waves
 
 COMPARED = ("autoregressive", "dflash", "ddtree-8", "ddtree-16", "ddtree-32")
+MODES: dict[str, dict[str, Any]] = {
+    "graphs": {},
+    "eager": {"graphs": False},
+    "partly": {"batches": (1, 4), "requests": 8},  # larger batches run without a graph
+}
 CHECKED = (("KDTREE_CHECK_RANKS", "1"),)  # where there are several
 CELLS, TOKENS = ("100/1", "100/8", "4000/1", "4000/8"), 96
 Cells = Sequence[tuple[int, int]]  # context and concurrency
@@ -146,7 +151,7 @@ def planned_waves(asked: argparse.Namespace) -> list[Wave]:
     made: list[Wave] = []
     for each in asked.setups:
         wave: Wave = [
-            (arm, Setup(*mode, **how | (replays if asked.replay and arm.algorithm == "DDTREE" else {})))
+            (arm, Setup(**mode, **how | (replays if asked.replay and arm.algorithm == "DDTREE" else {})))
             for mode in each
             for arm in arms(asked.arms)
         ]
@@ -159,7 +164,7 @@ def planned_waves(asked: argparse.Namespace) -> list[Wave]:
 
 def main(arguments: Sequence[str]) -> int:
     parser = options(__doc__, arms=COMPARED, cells=CELLS)
-    help_ = "graphs/PAGE or eager/PAGE; with + together"
+    help_ = f"MODE/PAGE, a mode being one of {', '.join(MODES)}; with + together"
     parser.add_argument(
         "--setups", nargs="+", default=["graphs/1"], type=_setups, metavar="SETUP", help=help_
     )
@@ -197,13 +202,12 @@ def main(arguments: Sequence[str]) -> int:
     return verdict(results, missing)
 
 
-def _setups(text: str) -> list[tuple[bool, int]]:
-    """Graphs or not and page size of each of the set-ups joined by +."""
-    found = []
-    for name in text.split("+"):
-        mode, page = name.split("/")
-        found.append((("eager", "graphs").index(mode) == 1, int(page)))
-    return found
+def _setups(text: str) -> list[dict[str, Any]]:
+    """What MODES and the page say, for each of the set-ups joined by +."""
+    parts = [name.split("/") for name in text.split("+")]
+    if not all(mode in MODES for mode, _ in parts):
+        raise ValueError(text)
+    return [{**MODES[mode], "page": int(page)} for mode, page in parts]
 
 
 if __name__ == "__main__":

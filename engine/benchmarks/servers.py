@@ -58,7 +58,8 @@ def arms(names: Sequence[str]) -> list[Arm]:
 
 @dataclass(frozen=True)
 class Setup:
-    """exact: fp32 without TF32, else bf16 with SGLang's own kernels. batches: captured batch sizes.
+    """exact: fp32 without TF32, else bf16 with SGLang's own kernels. batches: captured batch sizes; requests:
+    how many may run at once, the largest of these unless given.
 
     target, drafter: model folders; extra: further flags, by name; environment: further variables; plugins:
     modules of TEST_PLUGINS.
@@ -68,6 +69,7 @@ class Setup:
     page: int = 1
     exact: bool = True
     batches: tuple[int, ...] = (1, 8, 32)
+    requests: int | None = None
     tp: int = 1
     device: str = "cuda"
     target: Path = PAIR / "target"
@@ -77,7 +79,8 @@ class Setup:
     plugins: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        mode = "cpu" if self.device == "cpu" else "graphs" if self.graphs else "eager"
+        kind = "eager" if not self.graphs else "partly" if self.requests else "graphs"
+        mode = "cpu" if self.device == "cpu" else kind
         kind = f"{mode}/page{self.page}/{'fp32' if self.exact else 'bf16'}"
         return kind if self.tp == 1 else f"{kind}/tp{self.tp}"
 
@@ -92,7 +95,7 @@ def flags(arm: Arm, setup: Setup) -> dict[str, Any]:
         "tp-size": setup.tp,
         "dtype": "float32" if setup.exact else "bfloat16",
         "sampling-backend": "pytorch",
-        "max-running-requests": max(setup.batches),
+        "max-running-requests": setup.requests or max(setup.batches),
         "page-size": setup.page,
         "chunked-prefill-size": 1024,
         "random-seed": 1,
@@ -129,8 +132,6 @@ def variables(setup: Setup) -> dict[str, str]:
         found["TORCHDYNAMO_DISABLE"] = "1"  # two ranks would compile, and a host may have no compiler
     elif setup.exact:
         found |= EXACT
-    if not setup.graphs:
-        found["KDTREE_EAGER_VERIFY"] = "1"
     return found | dict(setup.environment)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from kdtree_engine.policy import candidate_widths
@@ -12,9 +12,8 @@ AUTO = "auto"
 AUTO_BLOCKS = 4  # the widest tree that `auto` considers
 DEFAULT_TOPK_CAP = 4
 MAX_BUDGET = 256
-MAX_REQUESTS = 48  # at once, as SGLang's DFLASH, unless the configuration or fewer graphs say otherwise
+MAX_REQUESTS = 48  # at once, as SGLang's DFLASH, unless the configuration says otherwise
 DECODE_GRAPHS = ("full", "disabled")  # what benchmarks/equality.py compares on a GPU
-EAGER = "KDTREE_EAGER_VERIFY"  # set to 1: verify on a GPU without a graph too
 TREE_MASK_BACKENDS = {"cpu": "torch_native", "cuda": "triton"}
 
 
@@ -107,15 +106,6 @@ def settle(request: Request, around: Surroundings) -> Options:
     return Options(block_size=block, budget=budget, topk_cap=width, keep_spine=request.keep_spine)
 
 
-def graphless(requests: int, captured: Collection[int], *, padded: bool) -> list[int]:
-    """The batch sizes up to `requests` that no captured graph serves.
-
-    captured: batch sizes of the decode graphs; padded: whether a graph serves smaller batches too.
-    """
-    largest = max(captured, default=0)
-    return [size for size in range(1, requests + 1) if size > largest or not (padded or size in captured)]
-
-
 def check_device(
     *,
     device: str,
@@ -123,13 +113,12 @@ def check_device(
     attention_groups: int,
     deterministic: bool,
     graphs: str,
-    without_graph: Sequence[int],
 ) -> None:
     """Refuse a device set-up that would give wrong tokens or was never seen to give right ones.
 
     attention_backends: every backend a target forward may use. attention_groups: ranks' groups with batches
     of their own. deterministic: SGLang's one-pass attention, whose mask covers the prefix too. graphs:
-    SGLang's backend of decode graphs. without_graph: batch sizes that no graph serves.
+    SGLang's backend of decode graphs.
     Raises RefusedError.
     """
     wanted = TREE_MASK_BACKENDS["cpu" if device.startswith("cpu") else "cuda"]
@@ -144,16 +133,8 @@ def check_device(
         raise RefusedError(
             f"DDTREE runs without attention data parallelism, not with {attention_groups} groups"
         )
-    if device.startswith("cpu"):
-        return
-    if graphs not in DECODE_GRAPHS:
+    if not device.startswith("cpu") and graphs not in DECODE_GRAPHS:
         raise RefusedError(
             f"DDTREE has not been compared under decode graphs of the kind {graphs}: "
             f"set cuda-graph-backend-decode to {DECODE_GRAPHS[0]}"
-        )
-    if without_graph:
-        raise RefusedError(
-            f"batches of {without_graph[0]} to {without_graph[-1]} requests would be verified without a CUDA "
-            "graph, which ended the engine on an H200 and was not run there again since it was mended: keep "
-            f"decode graphs and max-running-requests within cuda-graph-max-bs-decode, or set {EAGER}=1 to try"
         )

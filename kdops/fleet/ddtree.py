@@ -8,7 +8,6 @@ from kdops.fleet.settings import EngineConfig
 from kdops.fleet.sglang_options import given
 
 _TREE_MASK = {"cpu": "torch_native", "cuda": "triton"}
-_GRAPH = "DDTREE verifies no tree on a GPU without a graph"
 
 
 def contradictions(config: EngineConfig) -> Iterator[tuple[str, str]]:
@@ -53,23 +52,3 @@ def _attention(config: EngineConfig) -> Iterator[tuple[str, str]]:
 def _graphs(config: EngineConfig) -> Iterator[tuple[str, str]]:
     if config.cuda_graph_decode == "breakable":
         yield "cuda_graph_decode", "a tree in breakable graphs was never compared with plain decoding; full"
-    if config.cuda_graph_decode == "disabled":
-        yield "cuda_graph_decode", f"disabled, but {_GRAPH}; set full"
-    for attribute in ("disable_cuda_graph", "disable_decode_cuda_graph"):
-        option, value = given(config.extra_args, attribute) or ("", False)
-        if value and config.cuda_graph_decode is None:  # a backend that is named wins over these switches
-            yield "extra_args", f"{option}, but {_GRAPH}"
-    captured = _largest_graph(config)
-    if captured and config.max_running_requests and config.max_running_requests > captured:
-        text = f"{config.max_running_requests}, but decode graphs reach batches of {captured}: {_GRAPH}"
-        yield "max_running_requests", text
-
-
-def _largest_graph(config: EngineConfig) -> int | None:
-    """Return the largest batch with a decode graph, where it was chosen: SGLang's own goes by the GPU."""
-    for attribute in ("cuda_graph_bs_decode", "cuda_graph_max_bs_decode"):  # the list wins
-        _, value = given(config.extra_args, attribute) or ("", None)
-        sizes = [size for size in (value if isinstance(value, list) else [value]) if isinstance(size, int)]
-        if sizes:
-            return max(sizes)
-    return None

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import asdict
 from typing import Any
 
 from kdtree_engine.options import (
     AUTO,
     DEFAULT_TOPK_CAP,
-    EAGER,
     MAX_REQUESTS,
     Options,
     RefusedError,
     Request,
     Surroundings,
     check_device,
-    graphless,
     settle,
 )
 from kdtree_engine.sglang import compat
@@ -140,22 +137,14 @@ def register_algorithm() -> None:
 
         def handle_server_args(self, server_args: Any) -> None:
             options = options_of(server_args)
-            captured = compat.decode_graph_sizes(server_args)
             if server_args.max_running_requests is None:
-                server_args.max_running_requests = min(MAX_REQUESTS, max(captured, default=MAX_REQUESTS))
+                server_args.max_running_requests = MAX_REQUESTS
             check_device(
                 device=server_args.device,
                 attention_backends=compat.attention_backends(server_args),
                 attention_groups=server_args.attn_dp_size,
                 deterministic=server_args.enable_deterministic_inference,
                 graphs=compat.decode_graph_backend(server_args),
-                without_graph=graphless(
-                    server_args.max_running_requests,
-                    captured,
-                    padded=not server_args.disable_cuda_graph_padding,
-                )
-                if os.environ.get(EAGER) != "1"
-                else [],
             )
             server_args.speculative_num_draft_tokens = options.budget
             server_args.speculative_num_steps = options.depths

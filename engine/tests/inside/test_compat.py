@@ -226,7 +226,6 @@ def test_settings_that_registration_reads_exist() -> None:
         "enable_deterministic_inference",
         "attn_dp_size",
         "cuda_graph_config",
-        "disable_cuda_graph_padding",
         "enable_metrics",
         "max_running_requests",
     } <= set(names)

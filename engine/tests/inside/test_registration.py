@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kdtree_engine.options import EAGER, Options, RefusedError
+from kdtree_engine.options import Options
 from kdtree_engine.sglang import registration
 
 
@@ -19,7 +19,7 @@ def algorithm() -> Any:
     return get_spec("DDTREE")
 
 
-def server(graphs: str = "full", *, sizes: tuple[int, ...] = (1, 8), requests: int | None = None) -> Any:
+def server(requests: int | None = None) -> Any:
     return SimpleNamespace(
         _ddtree_options=Options(block_size=8, budget=16, topk_cap=4, keep_spine=False),
         device="cuda",
@@ -29,31 +29,15 @@ def server(graphs: str = "full", *, sizes: tuple[int, ...] = (1, 8), requests: i
         speculative_draft_attention_backend=None,
         attn_dp_size=1,
         enable_deterministic_inference=False,
-        cuda_graph_config=SimpleNamespace(decode=SimpleNamespace(backend=graphs, bs=list(sizes))),
-        disable_cuda_graph_padding=False,
+        cuda_graph_config=SimpleNamespace(decode=SimpleNamespace(backend="full")),
         max_running_requests=requests,
     )
 
 
-def test_no_more_requests_than_the_graphs_take_unless_told(algorithm: Any) -> None:
-    for sizes, expected in (((1, 8), 8), ((1, 8, 160), 48)):
-        settings = server(sizes=sizes)
+def test_what_is_unset_is_settled_as_for_stock_dflash(algorithm: Any) -> None:
+    for asked, expected in ((None, 48), (96, 96)):
+        settings = server(asked)
         algorithm.handle_server_args(settings)
         assert settings.max_running_requests == expected
-    assert (settings.speculative_num_draft_tokens, settings.speculative_num_steps) == (16, 7)
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        (server("disabled"), "batches of 1 to 48 requests would be verified without a CUDA graph"),
-        (server(requests=32), "batches of 9 to 32 requests"),
-    ],
-)
-def test_verifying_without_a_graph_is_refused_unless_asked_for(
-    algorithm: Any, monkeypatch: pytest.MonkeyPatch, settings: Any, words: str
-) -> None:
-    with pytest.raises(RefusedError, match=words):
-        algorithm.handle_server_args(settings)
-    monkeypatch.setenv(EAGER, "1")
-    algorithm.handle_server_args(settings)
+        assert settings.speculative_draft_attention_backend == "triton"
+        assert (settings.speculative_num_draft_tokens, settings.speculative_num_steps) == (16, 7)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kdtree_engine.options import RefusedError, Request, Surroundings, check_device, graphless, settle
+from kdtree_engine.options import RefusedError, Request, Surroundings, check_device, settle
 from kdtree_engine.tree import max_nodes
 
 pytestmark = pytest.mark.unit
@@ -79,37 +79,21 @@ def test_a_device_set_up_that_changes_tokens_is_refused() -> None:
         "attention_groups": 1,
         "deterministic": False,
         "graphs": "full",
-        "without_graph": [],
     }
     cpu = {**usual, "device": "cpu", "attention_backends": {"torch_native"}}
     cuda = {**usual, "device": "cuda", "attention_backends": {"triton"}}
     check_device(**cpu)
-    check_device(**cpu | {"graphs": "disabled", "without_graph": [1, 2]})
+    check_device(**cpu | {"graphs": "breakable"})
     check_device(**cuda)
+    check_device(**cuda | {"graphs": "disabled"})
     for changes, words in (
         ({"attention_backends": {"triton", "flashinfer"}}, "flashinfer takes no tree mask on cuda"),
         ({"deterministic": True}, "exclude each other"),
         ({"attention_groups": 4}, "without attention data parallelism, not with 4 groups"),
         ({"graphs": "breakable"}, "set cuda-graph-backend-decode to full$"),
-        (
-            {"graphs": "disabled", "without_graph": [1, 2]},
-            "batches of 1 to 2 requests .* KDTREE_EAGER_VERIFY=1",
-        ),
     ):
         with pytest.raises(RefusedError, match=words) as refused:
             check_device(**cuda | changes)
         assert "\n" not in str(refused.value)
     with pytest.raises(RefusedError, match="triton takes no tree mask on cpu"):
         check_device(**cpu | {"attention_backends": {"triton"}})
-
-
-@given(st.integers(1, 40), st.sets(st.integers(1, 50)), st.booleans())
-def test_a_batch_has_a_graph_of_its_size_or_a_larger_one_to_pad_to(
-    requests: int, captured: set[int], padded: bool
-) -> None:
-    expected = [
-        size
-        for size in range(1, requests + 1)
-        if not (any(one >= size for one in captured) if padded else size in captured)
-    ]
-    assert graphless(requests, captured, padded=padded) == expected

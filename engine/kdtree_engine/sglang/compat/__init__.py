@@ -108,12 +108,6 @@ def decode_graph_backend(server_args: Any) -> str:
     return str(server_args.cuda_graph_config.decode.backend)
 
 
-def decode_graph_sizes(server_args: Any) -> list[int]:
-    """The batch sizes that this (resolving) configuration captures decode graphs for."""
-    decode = server_args.cuda_graph_config.decode
-    return [] if decode_graph_backend(server_args) == "disabled" else list(decode.bs or ())
-
-
 def captured_batch_sizes() -> list[int]:
     """The batch sizes of this process's decode graphs, empty without graphs."""
     from sglang.srt.model_executor.cuda_graph_config import Backend
