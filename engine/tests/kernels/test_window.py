@@ -9,6 +9,7 @@ import torch
 from kdtree_engine.sglang.compat import runtime as sgl
 from kdtree_engine.sglang.window import open_window
 
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 MASK, SIZE = 3, 11
 
 
@@ -28,12 +29,12 @@ def test_both_ways_give_the_same_window() -> None:
         spec_info=SimpleNamespace(bonus_tokens=bonus), req_pool_indices=rows, seq_lens_cpu=lens.clone()
     )
     window = open_window(worker(req_to_token), batch, lens, SIZE)
-    ids, positions, places = (torch.empty(3, SIZE, dtype=torch.int64) for _ in range(3))
+    ids, positions, places = (torch.empty(3, SIZE, dtype=torch.int64, device=DEVICE) for _ in range(3))
     sgl.prepare_draft_block(
-        bonus_tokens=bonus,
-        prefix_lens=lens,
-        req_pool_indices=rows,
-        req_to_token=req_to_token,
+        bonus_tokens=bonus.to(DEVICE),
+        prefix_lens=lens.to(DEVICE),
+        req_pool_indices=rows.to(DEVICE),
+        req_to_token=req_to_token.to(DEVICE),
         block_ids_out=ids,
         positions_out=positions,
         cache_loc_out=places,
