@@ -8,6 +8,7 @@ running scheduler needs.
 from __future__ import annotations
 
 import contextlib
+import os
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -142,16 +143,24 @@ def child_titles() -> dict[int, str]:
 
 
 def ended(titles: dict[int, str]) -> list[str]:
-    """Those of `child_titles` that do not run any more."""
-    import psutil
+    """Those of `child_titles` that do not run any more, and how each ended (waitid(2)).
 
-    def runs(pid: int) -> bool:
+    Those that a signal ended come first: when a rank is lost the others end with an error a moment later.
+    """
+    signalled, others = [], []
+    for pid, title in titles.items():
         try:
-            return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
-        except psutil.NoSuchProcess:
-            return False
-
-    return [title for pid, title in titles.items() if not runs(pid)]
+            status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:  # SGLang has already taken its status
+            others.append(title)
+            continue
+        if status is None:
+            continue
+        if status.si_code == os.CLD_EXITED:
+            others.append(f"{title} (exit {status.si_status})")
+        else:
+            signalled.append(f"{title} (signal {status.si_status})")
+    return signalled + others
 
 
 def kill_children() -> None:
