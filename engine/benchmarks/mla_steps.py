@@ -26,7 +26,6 @@ from servers import Arm, Server, Setup, Wave, serving
 COMMIT, RUNS = 4, 3
 FLAGS = (
     ("load-format", "dummy"),
-    ("mem-fraction-static", 0.3),
     ("max-total-tokens", 270_000),
     ("max-running-requests", 2),
     ("context-length", 200_000),

@@ -106,7 +106,7 @@ def flags(arm: Arm, setup: Setup) -> dict[str, Any]:
         found |= {"mem-fraction-static": 0.1, "max-total-tokens": 16384}
     else:
         found |= {"attention-backend": "triton", "cuda-graph-backend-prefill": "disabled"}
-        found |= {"mem-fraction-static": 0.7, "max-total-tokens": 65536}
+        found |= {"mem-fraction-static": 0.95, "max-total-tokens": 65536}  # several share the card
         if setup.exact:
             found["sleep-on-idle"] = True  # many share the processor; nothing is timed
         if setup.graphs:

@@ -31,7 +31,7 @@ TIMED = ("dflash", "ddtree-chain", "ddtree-16", "ddtree-32", "autoregressive")
 MODELS, CELLS = ("tiny", "8b", "mla"), ("100/1", "4000/1", "100/8")
 CONTEXT, PROFILED = 100, 3  # profiles: their context, and how many of the arms
 SET_PROMPTS, SET_TOKENS = 4, 256
-DUMMY = {"load-format": "dummy", "max-total-tokens": 16384, "mem-fraction-static": 0.9}
+DUMMY = {"load-format": "dummy", "max-total-tokens": 16384}
 LATENT = DUMMY | {
     "max-total-tokens": 200_000,
     "context-length": 195_000,
