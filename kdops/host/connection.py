@@ -17,7 +17,7 @@ import paramiko
 from kdops.errors import KdopsError, UnreachableError
 from kdops.host.forward import Forward
 from kdops.host.hops import Hops
-from kdops.host.settings import ALIVE_COUNT_MAX, ALIVE_INTERVAL_S, resolve
+from kdops.host.settings import ALIVE_INTERVAL_S, resolve
 from kdops.text import printable
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 15
 _OPEN_S = 10.0
+_ANSWER_S = 10.0  # a keep-alive waits behind what is still being sent
 _ATOMIC_WRITE = """set -e
 t=$(mktemp -- "$1.XXXXXX"); trap 'rm -f -- "$t"' EXIT
 cat > "$t"; chmod -- "$2" "$t"
@@ -93,8 +94,8 @@ class HostConnection:
     ) -> RunResult:
         """Run `argv` (quoted for the remote shell) and return how it ended.
 
-        timeout: seconds for the whole command. Raises UnreachableError past it or when the link breaks;
-        with `check`, KdopsError when the exit status is not 0.
+        timeout: seconds for the whole command. Raises UnreachableError past it, when the link breaks or the
+        host is silent to keep-alives; with `check`, KdopsError when the exit status is not 0.
         """
         end = time.monotonic() + timeout
         out, err = bytearray(), bytearray()
@@ -120,7 +121,7 @@ class HostConnection:
                         "a command did not end in time",
                     )
                 if not busy:
-                    select.select([channel], [], [], 0.005 if rest else min(0.25, timeout))
+                    self._wait(channel, argv, 0.005 if rest else max(0.0, end - time.monotonic()))
             if not channel.exit_status_ready() or (channel.exit_status == -1 and not self._alive()):
                 raise self._lost(channel.get_transport(), argv, "the link broke")
             result = RunResult(tuple(argv), channel.exit_status, bytes(out), bytes(err))
@@ -148,8 +149,8 @@ class HostConnection:
                         yield bytes(out)
                 elif channel.closed or (channel.eof_received and channel.exit_status_ready()):
                     break
-                elif not select.select([channel], [], [], ALIVE_INTERVAL_S)[0] and not self._alive():
-                    raise self._lost(channel.get_transport(), argv, "the host answers no keep-alive")
+                else:
+                    self._wait(channel, argv, ALIVE_INTERVAL_S)
             if not channel.exit_status_ready() or channel.exit_status == -1:
                 raise self._lost(channel.get_transport(), argv, "the link broke")
             if channel.exit_status:
@@ -186,6 +187,15 @@ class HostConnection:
         finally:
             channel.close()
 
+    def _wait(self, channel: paramiko.Channel, argv: Sequence[str], seconds: float) -> None:
+        """Wait until the channel has something, at most `seconds`; a host silent for ALIVE_INTERVAL_S must
+        answer a keep-alive.
+        """
+        if select.select([channel], [], [], min(seconds, ALIVE_INTERVAL_S))[0] or seconds < ALIVE_INTERVAL_S:
+            return
+        if not self._alive():
+            raise self._lost(channel.get_transport(), argv, "the host answers no keep-alive")
+
     def _alive(self) -> bool:
         """True if the host answers a request now. paramiko would wait for ever, so a thread waits."""
         transport = self._hops.last.transport if self._hops else None
@@ -195,7 +205,7 @@ class HostConnection:
             target=transport.global_request, args=("keepalive@openssh.com", None, True), daemon=True
         )
         asked.start()
-        asked.join(ALIVE_INTERVAL_S * ALIVE_COUNT_MAX)
+        asked.join(_ANSWER_S)
         return not asked.is_alive() and transport.is_active()
 
     def _lost(

@@ -6,6 +6,7 @@ import dataclasses
 import subprocess
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -208,13 +209,23 @@ def test_every_failure_has_its_own_title(lab, tmp_path, text, title):
 def test_a_link_cut_in_mid_command_is_noticed(lab, connection):
     pieces = connection.stream(["sh", "-c", "echo up; exec sleep 300"])
     assert next(pieces) == b"up\n"
-    lab.cut("lab0")
-    try:
-        started = time.monotonic()
-        with pytest.raises(UnreachableError, match="connection lost"):
-            next(pieces)
-        with pytest.raises(UnreachableError, match="timed out"):
-            connection.run(["true"])
-        assert time.monotonic() - started < 25
-    finally:
-        lab.heal("lab0")
+    with HostConnection(find(lab, "lab0")) as other, ThreadPoolExecutor() as thread:
+        other.open()
+        waiting = thread.submit(other.run, ["sleep", "300"], timeout=200)
+        lab.cut("lab0")
+        try:
+            started = time.monotonic()
+            with pytest.raises(UnreachableError, match="connection lost"):
+                next(pieces)
+            with pytest.raises(UnreachableError, match="connection lost"):
+                waiting.result()
+            assert time.monotonic() - started < 20
+            with pytest.raises(UnreachableError, match="timed out"):
+                connection.run(["true"])
+            assert time.monotonic() - started < 25
+        finally:
+            lab.heal("lab0")
+
+
+def test_a_command_silent_for_longer_than_a_keep_alive_is_waited_for(connection):
+    assert connection.run(["sh", "-c", "sleep 5; echo done"]).text == "done\n"
