@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from kdops import paths
-from kdops.errors import KdopsError, UsageError
+from kdops.errors import ExitCode, KdopsError, UsageError
+from kdops.held import Held
 from kdops.loose import items, mapping
 
 _SCHEMA = """
@@ -39,7 +40,8 @@ _PATIENCE_S = 5.0
 
 @dataclass(frozen=True)
 class StoredRun:
-    """One measurement. state: running, interrupted, failed or done. result: the report, once it is done.
+    """One measurement. state: running (a process measures it), interrupted, failed or done. result: the
+    report, once it is done.
 
     What a list shows (arms, releases, calls, legs) is what the stored plan and result tell: it never raises.
     """
@@ -97,6 +99,7 @@ class Store:
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or paths.state() / "measurements.sqlite"
+        self._held = Held(self._path.parent / "running")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(self._path, isolation_level=None, timeout=_PATIENCE_S)
@@ -110,19 +113,27 @@ class Store:
             ) from error
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; runs that are not over are let go."""
+        self._held.close()
         self._db.close()
 
     def open_run(self, id_: str, host: str, created: str, plan: Mapping[str, Any]) -> None:
-        """Record a run before anything of it is done."""
+        """Record a run before anything of it is done. It is this process's to measure."""
+        self._hold(id_)
         self._write(
             "INSERT INTO runs VALUES (?, ?, ?, ?, 'running', NULL)", id_, host, created, json.dumps(plan)
         )
 
     def set_state(self, id_: str, state: str, result: Mapping[str, Any] | None = None) -> None:
-        """Record how far the run is, and its result."""
+        """Record how far the run is, and its result. Raises KdopsError (exit 4) if it is to run and another
+        process measures it.
+        """
+        if state == "running":
+            self._hold(id_)
         told = None if result is None else json.dumps(result, allow_nan=False)
         self._write("UPDATE runs SET state = ?, result = COALESCE(?, result) WHERE id = ?", state, told, id_)
+        if state != "running":
+            self._held.drop(id_)
 
     def open_leg(self, run: str, position: int) -> int:
         """Begin an attempt at a leg; returns its number. Samples of earlier attempts stay, uncounted."""
@@ -170,7 +181,14 @@ class Store:
         where, values = ("WHERE host = ?", (host,)) if host else ("", ())
         chosen = f"SELECT {_COLUMNS} FROM runs {where} ORDER BY created DESC, rowid DESC"
         return [
-            StoredRun(id_, name, created, self._json(id_, plan), state, result and self._json(id_, result))
+            StoredRun(
+                id_,
+                name,
+                created,
+                self._json(id_, plan),
+                self._now(id_, state),
+                result and self._json(id_, result),
+            )
             for id_, name, created, plan, state, result in self._read(chosen, *values)
         ]
 
@@ -200,16 +218,29 @@ class Store:
             raise self._unreadable(f"the record of {host} holds {odd[0]!r}, which is no number")
         return [Mark(*row) for row in rows]
 
+    def _now(self, run: str, state: str) -> str:
+        """Return the state: what was left running by a process that is gone is interrupted."""
+        return "interrupted" if state == "running" and run not in self._held else state
+
+    def _hold(self, run: str) -> None:
+        try:
+            self._held.take(run)
+        except BlockingIOError:
+            raise KdopsError(
+                f"run {run} is measured by another kdops now",
+                cause="two of them would measure the same legs",
+                remedy="wait for it: kdops ab list shows how far it is",
+                code=ExitCode.LOCKED,
+            ) from None
+        except OSError as error:
+            raise self._unwritable(error) from error
+
     def _write(self, statement: str, *values: Any) -> None:
         try:
             with closing(self._db.execute(statement, values)):
                 pass
         except sqlite3.Error as error:
-            raise KdopsError(
-                "a measurement cannot be written",
-                cause=f"{self._path}: {error}",
-                remedy="free space there, or set KDOPS_STATE; then `kdops ab resume`",
-            ) from error
+            raise self._unwritable(error) from error
 
     def _read(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         try:
@@ -225,6 +256,13 @@ class Store:
         if not isinstance(told, dict):
             raise self._unreadable(f"run {run}: an object is due where {text[:40]!r} stands")
         return told
+
+    def _unwritable(self, error: Exception) -> KdopsError:
+        return KdopsError(
+            "a measurement cannot be written",
+            cause=f"{self._path}: {error}",
+            remedy="free space there, or set KDOPS_STATE; then `kdops ab resume`",
+        )
 
     def _unreadable(self, why: str) -> KdopsError:
         return KdopsError(

@@ -60,7 +60,7 @@ def listing(store: Store) -> list[RunLine]:
 def about(store: Store, id_: str) -> list[str]:
     """Return the lines about one run: its report, else how far it is and what its legs say so far.
 
-    A run that is marked as running has no report before what served is restored.
+    A run that goes on has no report before what served is restored.
     """
     from kdops.bench.stored import readable  # it brings scipy
 
@@ -70,10 +70,10 @@ def about(store: Store, id_: str) -> list[str]:
 
 
 def _about(stored: StoredRun, store: Store) -> list[str]:
-    from kdops.bench.stored import go_on, result
+    from kdops.bench.stored import result
 
     if stored.state == "running":
-        return [*_so_far(stored, store), "", f"if nothing measures it any more: {go_on(stored)}"]
+        return _so_far(stored, store)
     try:
         return terminal.screen(result(stored, store))
     except KdopsError as error:

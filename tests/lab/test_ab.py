@@ -124,6 +124,7 @@ def test_a_killed_client_leaves_the_rest_to_the_guard(kdops: Deployer, old: str)
     process.kill()
     until(lambda: restored(kdops, old), "the guard restores what served", 60)
     assert kdops.outcome()["by"] == "guard"
+    assert runs(kdops)[0]["state"] == "interrupted"
 
 
 def test_an_engine_that_dies_in_a_leg_ends_the_run_and_the_old_release_serves(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kdops.errors import KdopsError, UsageError
+from kdops.errors import ExitCode, KdopsError, UsageError
 from kdops.store import Store
 
 pytestmark = pytest.mark.unit
@@ -53,6 +53,29 @@ def test_what_was_measured_before_a_kill_is_there(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", script, path], env=os.environ, check=False)
     assert done.returncode == -signal.SIGKILL
     assert Store(path).legs("r") == {0: ({}, [{"tokens": 5}])}
+
+
+def test_a_run_is_running_only_while_its_process_lives(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from kdops.store import Store\n"
+        "s = Store(Path(sys.argv[1])); s.open_run('r', 'h', 'now', {}); print('open', flush=True)\n"
+        "sys.stdin.read()"
+    )
+    path = tmp_path / "m.sqlite"
+    command = [sys.executable, "-c", script, path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as measuring:
+        assert measuring.stdout and measuring.stdout.readline() == b"open\n"
+        here = Store(path)
+        assert here.run("r").state == "running"
+        with pytest.raises(KdopsError, match="measured by another kdops") as refused:
+            here.set_state("r", "running")
+        assert refused.value.code == ExitCode.LOCKED
+        measuring.kill()
+    assert here.run("r").state == "interrupted"
+    here.set_state("r", "running")
+    assert Store(path).run("r").state == "running"
+    here.set_state("r", "done", {})
+    assert Store(path).run("r").state == "done" and not list((tmp_path / "running").iterdir())
 
 
 def test_a_run_is_found_by_the_beginning_of_its_name(store: Store) -> None:
