@@ -64,7 +64,9 @@ def not_serving(status: HostStatus) -> KdopsError:
     """Return the error for an engine that does not serve now, or was not seen to."""
     unit, host = status.unit, status.host
     if not unit.exists:
-        why, remedy = "nothing is deployed", f"kdops deploy {host}"
+        why, remedy = unit.absence, f"kdops deploy {host}"
+        if unit.load == "masked":
+            remedy += " writes the unit again, where it should serve"
     elif unit.active in ("activating", "deactivating", "reloading"):
         why, remedy = f"the service is {unit.active} ({unit.sub})", f"watch it: kdops status {host}"
     elif unit.active == "active":

@@ -59,7 +59,7 @@ def act(
         )
     if not unit.exists:
         raise KdopsError(
-            f"{name}: nothing is deployed",
+            f"{name}: {unit.absence}",
             cause=f"systemd there says of {unit.name}: {unit.load}",
             remedy=f"deploy first: kdops deploy {name}",
             code=ExitCode.REFUSED,

@@ -45,6 +45,15 @@ class UnitState:
         return self.load == "loaded"
 
     @property
+    def absence(self) -> str:
+        """Why systemd has no such unit to start; a deploy puts it there."""
+        if self.load == "not-found":
+            return "nothing is deployed"
+        if self.load == "masked":
+            return f"{self.name} is masked: its file there is a link to /dev/null"
+        return f"{self.name} cannot be loaded: systemd says {self.load}"
+
+    @property
     def words(self) -> str:
         """What it does now, in one line."""
         told = f"  {self.status_text}" if self.main_pid and self.status_text else ""

@@ -147,3 +147,17 @@ def test_an_engine_that_does_not_serve_generates_nothing(active, said, remedy):
     assert "kdops deploy g" in not_serving(HostStatus("g", UnitState("u"))).remedy
     unseen = HostStatus("g", UnitState("u", "loaded", "active", "running"), errors={"engine": "no port"})
     assert not_serving(unseen).cause == "its HTTP side was not read: no port"
+
+
+@pytest.mark.parametrize(
+    ("load", "said"),
+    [
+        ("not-found", "nothing is deployed"),
+        ("masked", "kdtree-g.service is masked"),
+        ("bad-setting", "kdtree-g.service cannot be loaded: systemd says bad-setting"),
+    ],
+)
+def test_a_unit_that_is_not_loaded_is_told_for_what_it_is(load, said):
+    error = not_serving(HostStatus("g", UnitState("kdtree-g.service", load)))
+    assert error.cause.startswith(said)
+    assert error.remedy.startswith("kdops deploy g")
