@@ -58,20 +58,33 @@ def _crash_report() -> str:
 
 
 def _of_this_machine(error: OSError) -> KdopsError | None:
-    """Return what to tell of a full disk, or of a path that cannot be used; None for anything else."""
+    """Return what to tell of a full disk, or of a named path that cannot be used; None for anything else."""
     if error.errno in _FULL:
         return KdopsError(
             "nothing can be written here",
             cause=f"{error.filename or 'output or temporary files'}: {error.strerror}",
             remedy="free space on this machine, or set TMPDIR and KDOPS_CACHE to a folder on another disk",
         )
-    if error.filename is None:
+    if not _named(error.filename):
         return None
     return KdopsError(
         "a file or folder of this machine cannot be used",
         cause=f"{str(error.filename)[:300]}: {error.strerror}",
         remedy="see to it, or name another one; HOME, TMPDIR and the KDOPS_ and XDG_ variables name some",
     )
+
+
+def _named(filename: object) -> bool:
+    """Is it in a path that the command line or the environment names, or in one of kdops's own folders?"""
+    if not isinstance(filename, str | bytes):
+        return False
+    here = Path(os.environ.get("PWD") or "/")  # the folder itself may be gone
+    words = [word.rpartition("=")[2] for word in sys.argv[1:]]
+    words += [value for name, value in os.environ.items() if name.startswith(("KDOPS_", "XDG_"))]
+    named = [here / word for word in words if word]
+    temporary = Path(os.environ.get("TMPDIR") or "/tmp")
+    own = [paths.state(), paths.cache(), Path.home() / ".config/kdops", temporary]
+    return any((here / os.fsdecode(filename)).is_relative_to(place) for place in (*named, *own))
 
 
 def _mistyped(error: Mistyped) -> UsageError:

@@ -106,13 +106,15 @@ def test_top_level_help_imports_nothing_heavy() -> None:
     assert result.stderr.strip() == "[]"
 
 
-def crash(state: Path) -> subprocess.CompletedProcess[str]:
+def crash(
+    state: Path, does: str = "raise ZeroDivisionError('x')", *words: str
+) -> subprocess.CompletedProcess[str]:
     """Run a command that fails by a bug of its own, with `state` as the state folder."""
     code = (
         "import kdops.cli.main as m\n"
         "@m.app.command('boom')\n"
-        "def boom() -> None: raise ZeroDivisionError('x')\n"
-        "import sys; sys.argv=['kdops','boom']; m.main()"
+        f"def boom(word: str = '') -> None: {does}\n"
+        f"import sys; sys.argv=['kdops','boom',*{words}]; m.main()"
     )
     return subprocess.run(
         [sys.executable, "-c", code],
@@ -136,6 +138,22 @@ def test_own_failure_is_told_where_no_report_can_be_kept(tmp_path: Path) -> None
     assert "ZeroDivisionError" in result.stderr
     assert "set KDOPS_STATE" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_file_that_nobody_named_is_a_bug_and_one_that_somebody_named_is_not(tmp_path: Path) -> None:
+    for does, words in (
+        ("open('/nobody/named')", ()),
+        ("open('/nobody/named-it')", ("--word", "/nobody/named")),
+    ):
+        result = crash(tmp_path, does, *words)
+        assert result.returncode == 1 and "kdops itself failed: FileNotFoundError" in result.stderr
+    for does, words in (
+        ("open(word)", ("--word", "/nobody/named")),
+        ("open('/nobody/named/below')", ("--word=/nobody/named",)),
+        (f"open('{tmp_path}/own')", ()),
+    ):
+        result = crash(tmp_path, does, *words)
+        assert result.returncode == 1 and "file or folder of this machine" in result.stderr
 
 
 def test_what_files_and_hosts_say_cannot_act_on_the_terminal(tmp_path: Path) -> None:
