@@ -126,7 +126,9 @@ def _problems(sample: Mapping[str, Any], speculates: bool) -> tuple[list[str], A
     if len(sample.get("output_ids") or ()) != completion:
         return ["the last event does not hold all token ids (incremental-streaming-output?)"], None
     found = acceptance(meta, completion)
-    if speculates and found is None and not whole(meta.get("spec_plain_steps")):
+    if found is None and (plain := whole(meta.get("spec_plain_steps"))):
+        found = Acceptance(0, 0, (), plain=plain)
+    if speculates and found is None:
         return ["the arm speculates, but meta_info counts no verify step"], None
     return list(found.problems) if found else [], found
 
@@ -163,7 +165,7 @@ def _ends(good: Mapping[str, Sequence[_Pair]], where: str) -> list[Finding]:
         said = f"{past / total:.0%} of the tokens came after the end of their text; they are not counted"
         found.append(Finding("texts ended before the fixed length", said, where, fatal=False))
     if merged := sum(not one.exact for one in kept if one.past):
-        said = f"in {merged} of {len(kept)} requests the engine sent several steps at once"
+        said = f"in {merged} of {len(kept)} requests several steps came at once, or plain ones among them"
         found.append(Finding("AL before the natural end is approximate", said, where, fatal=False))
     for stage, pairs in good.items():
         if not any(one.tokens and one.seconds for _, one in pairs):

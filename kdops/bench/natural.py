@@ -22,7 +22,8 @@ FLATTERS = 0.05
 class Useful:
     """What of one request counts. tokens, seconds: after the first arrival. past: tokens after the end.
 
-    gaps: seconds between arrivals. exact: False if arrivals merged steps, so that acceptance is approximate.
+    gaps: seconds between arrivals. exact: False if arrivals do not tell every step apart (several came as
+    one, or a plain step looks like a verify step of one token), so that acceptance is approximate.
     """
 
     tokens: int
@@ -47,20 +48,30 @@ def useful(sample: Mapping[str, Any], accepted: Acceptance | None, ends: Collect
     return Useful(
         tokens=counts[kept] - counts[0],
         seconds=sum(gaps[:kept]),
-        acceptance=_of(commits) if accepted else None,
+        acceptance=_of(commits, accepted) if accepted else None,
         gaps=gaps[:kept],
         past=total - end,
-        exact=accepted is None or accepted.steps == len(gaps),
+        exact=accepted is None
+        or (accepted.steps + accepted.plain == len(gaps) and not (accepted.plain and _rejected(accepted))),
     )
 
 
-def _of(commits: list[int]) -> Acceptance | None:
-    """Acceptance of steps that committed so many tokens each; an event without a token is no step."""
+def _of(commits: list[int], whole: Acceptance) -> Acceptance | None:
+    """Acceptance of steps that committed so many tokens each; an event without a token is no step.
+
+    Steps of one token are plain steps in the share that they are in the `whole` request.
+    """
     steps = [commit for commit in commits if commit > 0]
     if not steps:
         return None
-    histogram = [steps.count(i + 1) for i in range(max(steps))]
-    return Acceptance(len(steps), sum(steps) - len(steps), tuple(histogram))
+    plain = round(steps.count(1) * whole.plain / (whole.plain + _rejected(whole))) if whole.plain else 0
+    first, *others = (steps.count(i + 1) for i in range(max(steps)))
+    return Acceptance(len(steps) - plain, sum(steps) - len(steps), (first - plain, *others), plain=plain)
+
+
+def _rejected(of: Acceptance) -> int:
+    """Verify steps that accepted no draft."""
+    return of.histogram[0] if of.histogram else 0
 
 
 def end_tokens(config: bytes) -> tuple[int, ...] | None:

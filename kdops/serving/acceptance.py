@@ -30,8 +30,8 @@ class Acceptance:
 
     @property
     def length(self) -> float:
-        """AL: mean tokens committed a step."""
-        return 1 + self.accepted / self.steps
+        """AL: mean tokens committed a step; 1 where every step was plain."""
+        return 1 + self.accepted / max(self.steps, 1)
 
     @property
     def committed(self) -> int:

@@ -153,3 +153,31 @@ def test_plain_steps_of_an_auto_arm_count_as_steps_of_one_token() -> None:
     leg = analyse("ddtree", 0, speculates=True, samples=[raw], evidence={})
     assert leg.stages["prose"].rate.acceptance_length == 1
     assert not [found for found in leg.findings if "cannot be used" in found.title]
+
+
+@pytest.mark.parametrize(
+    ("rejected", "kept", "exact"),
+    [
+        (0, Acceptance(2, 4, (0, 0, 2), plain=4), True),  # every step of one token is a plain one
+        (2, Acceptance(3, 4, (1, 0, 2), plain=3), False),  # of eight steps of one token six are plain
+    ],
+)
+def test_plain_steps_before_the_natural_end_are_no_verify_steps(
+    rejected: int, kept: Acceptance, exact: bool
+) -> None:
+    commits = [1, 1, 3, 1, 3, 1, 8, 1, 1, 1, 1]
+    raw = sample(list(accumulate([1, *commits])), end=11)
+    histogram = (rejected, 0, 2, 0, 0, 0, 0, 1)
+    whole = Acceptance(3 + rejected, 11, histogram, plain=8 - rejected)
+    found = useful(raw, whole, (END,))
+    assert (found.acceptance, found.exact) == (kept, exact)
+
+
+def test_requests_of_plain_steps_alone_count_in_their_stage() -> None:
+    plain, drafting = sample([1, 2, 3], end=None), sample([1, 3, 5], end=None)
+    plain["meta"] = {"prompt_tokens": 5, "completion_tokens": 3, "spec_plain_steps": 2}
+    leg = analyse("ddtree", 0, speculates=True, samples=[plain, drafting], evidence={})
+    assert leg.stages["prose"].rate.acceptance_length == 6 / 4
+    cut = sample([1, 2, 3, 11], end=3)
+    kept = useful(cut, Acceptance(1, 7, (0,) * 7 + (1,), plain=2), (END,))
+    assert kept.acceptance == Acceptance(0, 0, (0,), plain=2) and kept.acceptance.length == 1
