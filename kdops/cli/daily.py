@@ -49,7 +49,8 @@ def register(app: typer.Typer) -> None:
 def status(names: list[str] | None = HOSTS, inventory: Path | None = INVENTORY, as_json: bool = JSON) -> None:
     """Show every host: state, release, drift, load, tokens/s, acceptance length.
 
-    Hosts are asked at once; exit code 3 if one of them cannot be reached.
+    Hosts are asked at once; exit code 3 if one of them cannot be reached. AL is of the last second
+    with steps.
     """
     from kdops.cli.lab_words import better
     from kdops.cli.status_table import table

@@ -46,7 +46,8 @@ def diagnose(
     """Say why an engine is slow, wrong or down: findings with evidence, remedy and next experiment.
 
     Reads a host (journal, counters, settings, unit, GPUs, its last measurement), or one file. Findings are
-    data: the exit code is 0 with and without them.
+    data: the exit code is 0 with and without them. AL is of all steps since the start (counters), of those in
+    the journal, or of each prompt set of a run.
     """
     from kdops.diagnose.apply import diagnose as apply
 

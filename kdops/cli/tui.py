@@ -46,7 +46,8 @@ def tui(
 ) -> None:
     """Watch all hosts live: fleet, one host, its journal, A/B runs; with --write, act on them.
 
-    Reads only unless --write is given; leaving it never touches a service. ? shows the keys.
+    Reads only unless --write is given; leaving it never touches a service. ? shows the keys. AL is of the
+    last second with steps.
     """
     from kdops.tui import start
 

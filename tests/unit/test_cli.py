@@ -230,6 +230,11 @@ def test_a_person_without_a_home_is_told_what_to_set(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("command", ["status", "tui", "diagnose"])
+def test_what_shows_al_says_over_which_steps(command: str) -> None:
+    assert "AL is of" in " ".join(CliRunner().invoke(app, [command, "-h"]).output.split())
+
+
 def commands(group: TyperGroup, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     yield words
     for name, command in group.commands.items():
