@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,6 +108,9 @@ def plan(
         lines += [f"in all: {made.effect}"] if made.effect else []
         emit("\n".join(lines) or f"nothing to change: {made.release} serves on {host.name}")
     if made.drift:
+        words = ["kdops", "deploy", host.name, *(("--profile", profile) if profile else ())]
+        again = shlex.join([*words, *(word for change in changes or () for word in ("--set", change))])
+        say(f"remedy: {again} puts the host right; what is to stay goes into the inventory before")
         raise typer.Exit(ExitCode.DRIFT)
 
 

@@ -256,8 +256,9 @@ def test_unit_edited_by_hand_and_by_systemctl_edit(kdops: Deployer, old: str) ->
     folder = f"/etc/systemd/system/{UNIT}.d"
     kdops.lab.ssh("lab0", f"echo '# edited' >>/etc/systemd/system/{UNIT}; mkdir {folder}")
     kdops.lab.ssh("lab0", f"printf '[Service]\\nNice=5\\n' >{folder}/override.conf; systemctl daemon-reload")
-    code, shown, _ = kdops.run("plan", "lab0", "--profile", "linear")
+    code, shown, said = kdops.run("plan", "lab0", "--profile", "linear")
     assert code == 8
+    assert "remedy: kdops deploy lab0 --profile linear puts" in said
     assert f"drift: /etc/systemd/system/{UNIT} was edited by hand" in shown
     assert f"drift: drop-in {folder}/override.conf (systemctl edit)" in shown
     code, said = kdops.deploy("--profile", "linear")

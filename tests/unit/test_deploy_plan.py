@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from kdops import fleet, locks
+from kdops.cli import main
 from kdops.cli.deploy import pool
 from kdops.deploy import client, pack
 from kdops.deploy.bundle import Bundle, environment_bytes
@@ -90,6 +91,25 @@ def test_environment_variables_are_named_without_their_values() -> None:
 @pytest.mark.parametrize(("kind", "low", "high"), [("cuda", 8e9, 16e9), ("cpu", 2.6e9, 6e9)])
 def test_disk_space_of_an_environment_is_estimated_from_its_lock(kind: str, low: float, high: float) -> None:
     assert low < environment_bytes(locks.lock_file(kind).read_text()) < high
+
+
+def test_drift_is_shown_with_the_deploy_that_puts_it_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inventory = tmp_path / "lab.yml"
+    inventory.write_text(
+        "all: {hosts: {one: {gpu: cpu, engine_lock: cpu, engine_device: cpu, engine_model: /m}}}"
+    )
+    found = plan(bundle(), report(drift=["unit edited"]))
+    monkeypatch.setattr(client, "make_plan", lambda *_: found)
+    words = ["plan", "one", "--profile", "autoregressive", "--set", "page_size=1", "-i", str(inventory)]
+    monkeypatch.setattr("sys.argv", ["kdops", *words])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == ExitCode.DRIFT
+    told = capsys.readouterr()
+    assert told.out == "drift: unit edited\n"
+    assert "remedy: kdops deploy one --profile autoregressive --set page_size=1 puts" in told.err
 
 
 def test_drift_alone_is_a_reason_to_deploy() -> None:
