@@ -21,8 +21,15 @@ listed: any.
 _LAYOUT = ("base_gpu_id", "gpu_id_step", "nnodes", "dp_size")
 """SGLang's options that give the ranks other GPUs than the first of this host, one each."""
 
-_ARCHITECTURES = {"fa3": (80, 90), "trtllm_mla": (100, 129), "trtllm_mha": (90, 129)}
-"""Lowest and highest compute capability × 10 a backend runs on (SGLang 0.5.23 refuses others)."""
+_ARCHITECTURES = {"fa3": (80, 90), "flashmla": (90, 119), "trtllm_mla": (100, 129), "trtllm_mha": (90, 129)}
+"""Lowest and highest compute capability × 10 a backend runs on (SGLang 0.5.23 refuses others; flashmla has no
+CUDA kernel from sm_120 on: kernels/ops/attention/flash_mla_sm120.py, which flashmla_backend.py does not use).
+"""
+
+_FA4_MLA = (100, 119)
+"""The same of fa4 where the model has MLA: kernels/ops/attention/flash_attn/cute/interface.py, "only support
+Blackwell arch with qv". With other heads fa4 has kernels for sm_120 too (fa4_sm120).
+"""
 
 
 def contradictions(config: EngineConfig, host: Host) -> list[Problem]:
@@ -120,7 +127,7 @@ def _model(config: EngineConfig, host: Host) -> Iterator[Problem]:
         for text in pair.mismatches(one.config, other.config):
             yield _problem(config, "draft_model", f"the drafter does not fit the target: {text}")
     if target:
-        for text in _heads(config, mla=not target.kv_heads):
+        for text in _heads(config, host, mla=not target.kv_heads):
             yield _problem(config, "attention_backend", text)
     context = config.context_length or (target.positions if target else None)
     for key, text in _limits(config, context, target, draft):
@@ -129,12 +136,14 @@ def _model(config: EngineConfig, host: Host) -> Iterator[Problem]:
         yield from _memory(config, context, host, target, draft)
 
 
-def _heads(config: EngineConfig, *, mla: bool) -> Iterator[str]:
-    """What SGLang 0.5.23 refuses in layers/attention/attention_registry.py."""
+def _heads(config: EngineConfig, host: Host, *, mla: bool) -> Iterator[str]:
+    """What SGLang 0.5.23 refuses in layers/attention/attention_registry.py, and in fa4's kernels."""
     if config.attention_backend == "trtllm_mha" and mla:
         yield "trtllm_mha is not for MLA, which the model has"
     if config.attention_backend == "trtllm_mla" and not mla:
         yield "trtllm_mla is for MLA only, which the model does not have"
+    if config.attention_backend == "fa4" and mla and not _FA4_MLA[0] <= host.gpu.sm <= _FA4_MLA[1]:
+        yield f"fa4 has no kernels for MLA on {host.gpu.name} (sm_{host.gpu.sm}); triton has"
 
 
 def _limits(

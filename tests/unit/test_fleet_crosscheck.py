@@ -1,5 +1,6 @@
 """Settings that contradict each other, the host or the model: refused before anything is uploaded."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -9,6 +10,9 @@ from fleet_files import host
 from kdops import fleet
 from kdops.errors import UsageError
 from kdops.fleet import engine_config
+from kdops.fleet.crosscheck import contradictions
+from kdops.fleet.gpus import BY_ID
+from kdops.fleet.resolve import typed_config
 
 pytestmark = pytest.mark.unit
 
@@ -119,6 +123,28 @@ def test_what_only_another_algorithm_or_layout_forbids_is_let_through(
 def test_auto_budget_is_bound_by_neither_block_nor_cap_nor_ranks(name: str) -> None:
     changes = {"tree_budget": "auto", "topk_cap": 1}
     assert engine_config(fleet.load().one(name), "ddtree", changes).tree_budget == "auto"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "backend", "mla", "refused"),
+    [
+        ("rtx-pro-6000-blackwell-server", "flashmla", True, True),
+        ("h200-sxm", "flashmla", True, False),
+        ("rtx-pro-6000-blackwell-server", "fa4", True, True),
+        ("rtx-pro-6000-blackwell-server", "fa4", False, False),
+        ("h200-sxm", "fa4", True, True),
+        ("b300-sxm6", "fa4", True, False),
+    ],
+)
+def test_a_backend_without_kernels_for_the_gpu_and_the_model_is_refused(
+    tmp_path: Path, gpu: str, backend: str, mla: bool, refused: bool
+) -> None:
+    heads = "kv_lora_rank: 512, qk_rope_head_dim: 64" if mla else "num_attention_heads: 64, head_dim: 128"
+    facts = f"engine_model_facts: {{config: {{num_hidden_layers: 1, {heads}}}}}\n"
+    found = dataclasses.replace(host(tmp_path, facts), gpu=BY_ID[gpu])
+    config = typed_config(found, "linear", {"attention_backend": backend, "page_size": 64})
+    said = [one.text for one in contradictions(config, found) if one.text.startswith("engine_attention_b")]
+    assert ["no kernels for" in text for text in said] == [True] * refused
 
 
 def test_draft_settings_do_not_bind_plain_decoding(tmp_path: Path) -> None:
