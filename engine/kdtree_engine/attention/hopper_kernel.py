@@ -20,7 +20,6 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from kdtree_engine.attention.split_kernel import split_range
 
 # Renamed between Triton 3.6 and 3.9.
-_barrier = getattr(gl, "barrier", None) or gl.thread_barrier
 _copy = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
 _NEW_VIEW = gl.constexpr(hasattr(gl.shared_memory_descriptor, "reinterpret"))
 
