@@ -1,5 +1,6 @@
 """Writes a small model in DeepSeek-V3's shape (latent attention, experts) with seeded random weights beside
-the tiny pair's tokenizer: make_deepseek.py TARGET OUT.
+the tiny pair's tokenizer: make_deepseek.py TARGET OUT [--dense], then without experts: SGLang's fp32 ones
+cannot be captured in a CUDA graph.
 """
 
 from __future__ import annotations
@@ -12,19 +13,20 @@ from pathlib import Path
 import torch
 from transformers import DeepseekV3Config, DeepseekV3ForCausalLM
 
+LAYERS = 6
 # SGLang reads these from DeepSeek's own config.json; transformers no longer writes them.
 DROPPED = {"moe_layer_freq": 1, "topk_method": "noaux_tc", "scoring_func": "sigmoid"}
 
 
-def main(target: Path, out: Path) -> None:
+def main(target: Path, out: Path, *, dense: bool) -> None:
     torch.manual_seed(1)
     config = DeepseekV3Config(
         vocab_size=4096,
         hidden_size=256,
         intermediate_size=512,
         moe_intermediate_size=128,
-        num_hidden_layers=6,
-        first_k_dense_replace=3,
+        num_hidden_layers=LAYERS,
+        first_k_dense_replace=LAYERS if dense else LAYERS // 2,
         n_routed_experts=8,
         n_shared_experts=1,
         num_experts_per_tok=2,
@@ -62,4 +64,4 @@ def main(target: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), dense="--dense" in sys.argv[3:])
