@@ -63,38 +63,48 @@ def _walk(
     `ahead` holds where the tokens of tile lo lie.
     """
     dn = tl.arange(0, DN)
-    for tile in tl.range(lo, hi, num_stages=STAGES):
+    WGMMA: tl.constexpr = SHARED and qn.shape[0] >= 64
+    # With its own count of stages a loop also copies the table asynchronously, and then waits for every copy
+    # before it as well; with the kernel's count the table is read into registers.
+    for tile in tl.range(lo, hi, num_stages=STAGES if TREE or WGMMA else None):
         token = tile * BN + tl.arange(0, BN)
         slot = ahead
         # One tile ahead, so that the loads below never wait for an address and can be pipelined.
         ahead = _slots(tile + 1, length, table, first_row, TREE, PAGE, BN)
         k = tl.load(K + slot[:, None] * k_stride + dn[None, :]).to(qn.dtype)
-        zero = tl.zeros([qn.shape[0], BN], tl.float32)
-        raw = _dot(qn, tl.trans(k), zero, PRECISION, WIDEN) * scale
+        kt = tl.trans(k)
+        v = k
         if DR > 0:
             kr = tl.load(K + slot[:, None] * k_stride + DN + tl.arange(0, DR)[None, :]).to(qn.dtype)
-            raw = raw + _dot(qr, tl.trans(kr), zero, PRECISION, WIDEN) * scale
-        if SHARED and qn.shape[0] >= 64:
-            # Every use of the scores lies in a branch, also where one could do without: a product that
-            # Triton sees feeding another is computed by every warpgroup in full, twice the work on sm_90.
-            if (tile + 1) * BN > length or (TREE and length > 0):
-                keep = _seen(token, length, node, mask, words_a_row, TREE, CAUSAL)
-                s = tl.where(keep, raw, -float("inf"))
-            else:
-                s = raw
-        else:
-            keep = _seen(token, length, node, mask, words_a_row, TREE, CAUSAL)
-            s = tl.where(keep, raw, -float("inf"))
-        m_new = tl.maximum(m, tl.max(s, 1))
-        p = tl.exp2(s - m_new[:, None])
-        decay = tl.exp2(m - m_new)
-        # A latent's tiles keep a sum a column: one exchange between warps a split, not a tile.
-        den = den * decay[:, None] + p if SHARED else den * decay + tl.sum(p, 1)
-        m = m_new
-        v = k
+            krt = tl.trans(kr)
         if not SHARED:
             v = tl.load(V + slot[:, None] * v_stride + tl.arange(0, DV)[None, :]).to(qn.dtype)
-        acc = _dot(p.to(qn.dtype), v, acc * decay[:, None], PRECISION, WIDEN)
+        # Always true. Triton issues the next tile's copies before a branch that only the loop's state leaves,
+        # but after products that stand in the loop itself, where it would wait for them at once.
+        ordered = tile < hi if WGMMA else True
+        if ordered:
+            zero = tl.zeros([qn.shape[0], BN], tl.float32)
+            raw = _dot(qn, kt, zero, PRECISION, WIDEN) * scale
+            if DR > 0:
+                raw = raw + _dot(qr, krt, zero, PRECISION, WIDEN) * scale
+            if WGMMA:
+                # Every use of the scores lies in a branch, also where one could do without: a product that
+                # Triton sees feeding another is computed by every warpgroup in full, twice the work on sm_90.
+                if (tile + 1) * BN > length or (TREE and length > 0):
+                    keep = _seen(token, length, node, mask, words_a_row, TREE, CAUSAL)
+                    s = tl.where(keep, raw, -float("inf"))
+                else:
+                    s = raw
+            else:
+                keep = _seen(token, length, node, mask, words_a_row, TREE, CAUSAL)
+                s = tl.where(keep, raw, -float("inf"))
+            m_new = tl.maximum(m, tl.max(s, 1))
+            p = tl.exp2(s - m_new[:, None])
+            decay = tl.exp2(m - m_new)
+            # A latent's tiles keep a sum a column: one exchange between warps a split, not a tile.
+            den = den * decay[:, None] + p if SHARED else den * decay + tl.sum(p, 1)
+            m = m_new
+            acc = _dot(p.to(qn.dtype), v, acc * decay[:, None], PRECISION, WIDEN)
     return acc, m, den
 
 
