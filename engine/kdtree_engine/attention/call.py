@@ -17,7 +17,7 @@ from kdtree_engine.attention.tensors import PagedCache, Tree, Workspace, check
 LOG2_E = math.log2(math.e)
 MERGED = (
     "PART", "PART_LSE", "PREFIX", "ROW_START", "OUT", "LSE", "total_rows", "splits", "HEADS", "HAS_TREE",
-    "BN", "WITH_LSE", "OVERLAP",
+    "BN", "WITH_LSE", "OVERLAP", "EARLY",
 )  # fmt: skip
 
 
@@ -56,7 +56,8 @@ def tree_attention(
         "total_rows": query.shape[0], "words_a_row": plan.mask_words, "splits": plan.splits, "scale": scale,
         "HEADS": shape.query_heads, "CAUSAL": mask is None, "HAS_TREE": tree is not None,
         "PAGE": cache.page_size, "BM": tiles.rows, "BN": tiles.tokens, "DN": shape.main_dim,
-        "DR": shape.rope_dim, "WITH_LSE": lse is not None, "OVERLAP": plan.overlap, "num_warps": tiles.warps,
+        "DR": shape.rope_dim, "WITH_LSE": lse is not None, "OVERLAP": plan.overlap, "EARLY": plan.early,
+        "num_warps": tiles.warps, **({"launch_pdl": True} if plan.early else {}),
     }  # fmt: skip
     if plan.hopper:
         # Gluon is experimental and absent from Triton's interpreter: imported only where it is used.

@@ -188,10 +188,12 @@ def hopper_kernel(
     k_stride, kt_stride, total_rows, words_a_row, splits, scale,
     HEADS: gl.constexpr, CAUSAL: gl.constexpr, HAS_TREE: gl.constexpr, PAGE: gl.constexpr,
     BM: gl.constexpr, BN: gl.constexpr, DN: gl.constexpr, DR: gl.constexpr,
-    BUFFERS: gl.constexpr, WITH_LSE: gl.constexpr, OVERLAP: gl.constexpr,
+    BUFFERS: gl.constexpr, WITH_LSE: gl.constexpr, OVERLAP: gl.constexpr, EARLY: gl.constexpr,
 ):  # fmt: skip
     """Grid: (row blocks, splits, requests), as in `split_kernel`."""
     block, split, request = gl.program_id(0), gl.program_id(1), gl.program_id(2)
+    if EARLY:  # what was written before this call is readable only now
+        tl.extra.cuda.gdc_wait()
     prefix = gl.load(PREFIX + request).to(gl.int32)
     first_row = gl.load(ROW_START + request).to(gl.int32)
     rows = gl.load(ROW_START + request + 1).to(gl.int32) - first_row

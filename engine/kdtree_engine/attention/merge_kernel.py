@@ -10,7 +10,7 @@ from kdtree_engine.attention.split_kernel import split_range
 def merge_kernel(
     PART, PART_LSE, PREFIX, ROW_START, OUT, LSE, total_rows, splits,
     HEADS: tl.constexpr, HAS_TREE: tl.constexpr, BN: tl.constexpr, DV: tl.constexpr,
-    BD: tl.constexpr, BS: tl.constexpr, WITH_LSE: tl.constexpr, OVERLAP: tl.constexpr,
+    BD: tl.constexpr, BS: tl.constexpr, WITH_LSE: tl.constexpr, OVERLAP: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Grid: (rows x heads, value slices, requests). Reads only splits that had work."""
     request, folded = tl.program_id(2), tl.program_id(0)
@@ -20,6 +20,8 @@ def merge_kernel(
     _, _, _, active = split_range(prefix, rows if HAS_TREE else 0, 0, splits, BN)
     if OVERLAP:
         tl.extra.cuda.gdc_wait()
+    if EARLY:  # the next call's split kernel may take its place on the card
+        tl.extra.cuda.gdc_launch_dependents()
     if folded < rows * HEADS and active > 1:
         flat = first_row * HEADS + folded
         column = tl.program_id(1) * BD + tl.arange(0, BD)

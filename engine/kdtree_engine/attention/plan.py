@@ -45,6 +45,7 @@ class Plan:
     tiles: Tiles
     splits: int
     overlap: bool  # launch the merge while the last programs of the split kernel store their results
+    early: bool  # launch the split kernel while the kernel before it ends
     hopper: bool = False  # the sm_90 kernel instead of the portable one
 
     @property
@@ -117,4 +118,4 @@ def make_plan(
         hopper and readers * row_blocks == 1
     )
     overlap = device.capability >= 90 and splits > 1 and few
-    return Plan(shape, batch, rows, max_context, tiles, splits, overlap, hopper)
+    return Plan(shape, batch, rows, max_context, tiles, splits, overlap, device.capability >= 90, hopper)

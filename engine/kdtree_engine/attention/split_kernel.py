@@ -117,11 +117,13 @@ def split_kernel(
     PAGE: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, DN: tl.constexpr, DR: tl.constexpr, DV: tl.constexpr,
     SHARED: tl.constexpr, STAGES: tl.constexpr, PRECISION: tl.constexpr, WITH_LSE: tl.constexpr,
-    OVERLAP: tl.constexpr, WIDEN: tl.constexpr,
+    OVERLAP: tl.constexpr, EARLY: tl.constexpr, WIDEN: tl.constexpr,
 ):  # fmt: skip
     """Grid: (row blocks x KV heads, splits, requests): row blocks of a split run together, sharing L2."""
     block, kv_head = tl.program_id(0) % blocks, tl.program_id(0) // blocks
     split, request = tl.program_id(1), tl.program_id(2)
+    if EARLY:  # what was written before this call is readable only now
+        tl.extra.cuda.gdc_wait()
     prefix = tl.load(PREFIX + request)
     first_row = tl.load(ROW_START + request)
     rows = tl.load(ROW_START + request + 1) - first_row

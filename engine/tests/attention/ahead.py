@@ -46,7 +46,7 @@ def split_resources(plan: Plan, capability: int) -> Resources:
         "BM": tiles.rows,
         "BN": tiles.tokens, "DN": shape.main_dim, "DR": shape.rope_dim, "DV": shape.value_dim,
         "SHARED": shape.shared_kv, "STAGES": tiles.stages, "WITH_LSE": False, "OVERLAP": plan.overlap,
-        "PRECISION": "ieee" if compute == "*fp32" else "tf32", "WIDEN": False,
+        "EARLY": plan.early, "PRECISION": "ieee" if compute == "*fp32" else "tf32", "WIDEN": False,
     }  # fmt: skip
     return _compile(split_kernel, types, constants, capability, tiles.warps, tiles.stages)
 
@@ -67,6 +67,7 @@ def hopper_resources(plan: Plan) -> Resources:
         "HEADS": shape.query_heads, "CAUSAL": False, "HAS_TREE": True, "PAGE": 1,
         "BM": tiles.rows, "BN": tiles.tokens, "DN": shape.main_dim,
         "DR": shape.rope_dim, "BUFFERS": tiles.stages, "WITH_LSE": False, "OVERLAP": plan.overlap,
+        "EARLY": plan.early,
     }  # fmt: skip
     return _compile(hopper_kernel, types, constants, 90, tiles.warps, 1, GluonASTSource)
 
@@ -80,7 +81,7 @@ def merge_resources(plan: Plan, capability: int) -> Resources:
     constants = {
         "HEADS": plan.shape.query_heads, "HAS_TREE": True, "BN": plan.tiles.tokens,
         "DV": plan.shape.value_dim, "BD": min(64, plan.shape.value_dim), "BS": 32, "WITH_LSE": False,
-        "OVERLAP": plan.overlap,
+        "OVERLAP": plan.overlap, "EARLY": plan.early,
     }  # fmt: skip
     return _compile(merge_kernel, types, constants, capability, 1, 1)
 
