@@ -15,10 +15,6 @@ from kdtree_engine.attention.split_kernel import split_kernel
 from kdtree_engine.attention.tensors import PagedCache, Tree, Workspace, check
 
 LOG2_E = math.log2(math.e)
-MERGED = (
-    "PART", "PART_LSE", "PREFIX", "ROW_START", "OUT", "LSE", "total_rows", "splits", "HEADS", "HAS_TREE",
-    "BN", "WITH_LSE", "OVERLAP", "EARLY",
-)  # fmt: skip
 
 
 def tree_attention(
@@ -48,16 +44,18 @@ def tree_attention(
     scale = (softmax_scale if softmax_scale is not None else shape.key_dim**-0.5) * LOG2_E
     tree_keys = tree.keys if tree is not None else query
     mask = tree.mask if tree is not None else None
-    shared: dict[str, Any] = {
+    merged: dict[str, Any] = {
+        "PART": workspace.partial, "PART_LSE": workspace.lse, "PREFIX": cache.lengths, "ROW_START": row_start,
+        "OUT": out, "LSE": lse if lse is not None else workspace.lse, "total_rows": query.shape[0],
+        "splits": plan.splits, "HEADS": shape.query_heads, "HAS_TREE": tree is not None, "BN": tiles.tokens,
+        "WITH_LSE": lse is not None, "OVERLAP": plan.overlap, "EARLY": plan.early,
+    }  # fmt: skip
+    shared: dict[str, Any] = merged | {
         "Q": query, "KC": cache.keys, "KT": tree_keys, "TABLE": cache.table, "TABLE_START": cache.table_start,
-        "PREFIX": cache.lengths, "ROW_START": row_start, "MASK": mask if mask is not None else row_start,
-        "OUT": out, "LSE": lse if lse is not None else workspace.lse, "PART": workspace.partial,
-        "PART_LSE": workspace.lse, "k_stride": cache.keys.stride(0), "kt_stride": tree_keys.stride(0),
-        "total_rows": query.shape[0], "words_a_row": plan.mask_words, "splits": plan.splits, "scale": scale,
-        "HEADS": shape.query_heads, "CAUSAL": mask is None, "HAS_TREE": tree is not None,
-        "PAGE": cache.page_size, "BM": tiles.rows, "BN": tiles.tokens, "DN": shape.main_dim,
-        "DR": shape.rope_dim, "WITH_LSE": lse is not None, "OVERLAP": plan.overlap, "EARLY": plan.early,
-        "num_warps": tiles.warps, **({"launch_pdl": True} if plan.early else {}),
+        "MASK": mask if mask is not None else row_start, "k_stride": cache.keys.stride(0),
+        "kt_stride": tree_keys.stride(0), "words_a_row": plan.mask_words, "scale": scale,
+        "CAUSAL": mask is None, "PAGE": cache.page_size, "BM": tiles.rows, "DN": shape.main_dim,
+        "DR": shape.rope_dim, "num_warps": tiles.warps, **_launched_early(plan.early),
     }  # fmt: skip
     if plan.hopper:
         # Gluon is experimental and absent from Triton's interpreter: imported only where it is used.
@@ -74,16 +72,15 @@ def tree_attention(
             PRECISION="ieee" if shape.cache is CacheType.FP32 else "tf32", WIDEN=knobs.runtime.interpret,
         )  # fmt: skip
     if plan.splits > 1:
-        _merge(plan, **{name: shared[name] for name in MERGED})
+        # Many partial results: all of them in flight at once, over more and narrower programs.
+        splits, columns, warps = (128, 32, 2) if plan.hopper and plan.splits > 64 else (32, 64, 1)
+        columns = min(columns, shape.value_dim)
+        merge_kernel[(plan.rows * shape.query_heads, shape.value_dim // columns, plan.batch)](
+            **merged, DV=shape.value_dim, BD=columns, BS=splits, num_warps=warps, num_stages=1,
+            **_launched_early(plan.overlap),
+        )  # fmt: skip
 
 
-def _merge(plan: Plan, **shared: Any) -> None:
-    """Weigh the partial results; `shared` are the split kernel's arguments of the same names."""
-    shape = plan.shape
-    # Many partial results: all of them in flight at once, over more and narrower programs.
-    splits, columns, warps = (128, 32, 2) if plan.hopper and plan.splits > 64 else (32, 64, 1)
-    slice_dim = min(columns, shape.value_dim)
-    extra = {"launch_pdl": True} if plan.overlap else {}
-    merge_kernel[(plan.rows * shape.query_heads, shape.value_dim // slice_dim, plan.batch)](
-        **shared, DV=shape.value_dim, BD=slice_dim, BS=splits, num_warps=warps, num_stages=1, **extra
-    )
+def _launched_early(wanted: bool) -> dict[str, bool]:
+    """Programmatic dependent launch, an option that only a launch on sm_90 and later may name."""
+    return {"launch_pdl": True} if wanted else {}

@@ -1,4 +1,4 @@
-"""What the planner must know of a GPU: multiprocessors, capability, shared memory."""
+"""What the planner must know of a GPU: its capability and multiprocessors."""
 
 from __future__ import annotations
 
@@ -9,24 +9,19 @@ import torch
 
 @dataclass(frozen=True)
 class Device:
-    """`capability` is major * 10 + minor, as in sm_90; `shared_bytes` is the opt-in limit of one block."""
+    """`capability` is major * 10 + minor, as in sm_90."""
 
     name: str
     capability: int
     multiprocessors: int
-    shared_bytes: int
-
-    @property
-    def is_hopper(self) -> bool:
-        return self.capability == 90
 
 
-H200 = Device("H200", 90, 132, 232_448)
-RTX_PRO_6000 = Device("RTX PRO 6000 Blackwell", 120, 188, 101_376)
-B300 = Device("B300", 103, 148, 232_448)
+H200 = Device("H200", 90, 132)
+RTX_PRO_6000 = Device("RTX PRO 6000 Blackwell", 120, 188)
+B300 = Device("B300", 103, 148)
 
 
-def detect(index: int | None = None) -> Device:
-    """The given CUDA device, or the current one. RuntimeError from torch where there is none."""
-    p = torch.cuda.get_device_properties(torch.cuda.current_device() if index is None else index)
-    return Device(p.name, p.major * 10 + p.minor, p.multi_processor_count, p.shared_memory_per_block_optin)
+def detect() -> Device:
+    """The current CUDA device. RuntimeError from torch where there is none."""
+    p = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return Device(p.name, p.major * 10 + p.minor, p.multi_processor_count)

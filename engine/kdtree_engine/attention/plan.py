@@ -18,7 +18,7 @@ MAX_SPLITS = 512
 
 @dataclass(frozen=True)
 class Costs:
-    """Fitted on an H200 (benchmarks/notes.md), in units of the time one program takes for one tile.
+    """Fitted on an H200 (engine/benchmarks/notes.md), in units of the time one program takes for one tile.
 
     `start`: what a split costs before and after its tiles; `partial`: storing and merging one partial
     result; `saturating`: the share of the multiprocessors that already saturates memory.

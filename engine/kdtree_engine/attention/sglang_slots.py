@@ -134,13 +134,16 @@ class Slots:
         self, q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: int, rows: int
     ) -> Bucket | None:
         shape = shape_of(q, keys, values)
-        if shape is None or not 1 <= rows <= MAX_TREE_ROWS or batch < 1:
+        if (
+            shape is None
+            or not 1 <= rows <= MAX_TREE_ROWS
+            or batch < 1
+            or query_dtype(shape.cache) != q.dtype
+        ):
             return None
         key = (shape, batch, rows)
         if key not in self._buckets:
             plan = make_plan(shape, self._device, batch, rows, self._max_context)
-            if query_dtype(plan) != q.dtype:
-                return None
             kernel = "sm_90" if plan.hopper else "portable"
             logger.info(
                 "kdtree attention: batch %d, %d rows, %d splits, %s", batch, rows, plan.splits, kernel

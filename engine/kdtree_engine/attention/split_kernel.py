@@ -64,9 +64,7 @@ def _walk(
     """
     dn = tl.arange(0, DN)
     WGMMA: tl.constexpr = SHARED and qn.shape[0] >= 64
-    # With its own count of stages a loop also copies the table asynchronously, and then waits for every copy
-    # before it as well; with the kernel's count the table is read into registers.
-    for tile in tl.range(lo, hi, num_stages=STAGES if TREE or WGMMA else None):
+    for tile in tl.range(lo, hi, num_stages=STAGES):
         token = tile * BN + tl.arange(0, BN)
         slot = ahead
         # One tile ahead, so that the loads below never wait for an address and can be pipelined.
@@ -148,13 +146,17 @@ def split_kernel(
         m = tl.full([BM], -1e30, tl.float32)
         den = tl.zeros([BM, BN] if SHARED else [BM], tl.float32)
         acc = tl.zeros([BM, DV], tl.float32)
+        # A loop whose products stand in a branch needs a count of stages of its own. With that Triton copies
+        # the page table asynchronously too, and waiting for it waits for every copy before it: two stages are
+        # all that help. With the kernel's count (None) the table is read into registers.
+        OWN_STAGES: tl.constexpr = STAGES if SHARED and BM >= 64 else None
         acc, m, den = _walk(
             acc, m, den, qn, qr, ahead, lo, tl.minimum(hi, prefix_tiles), prefix, KC + kv_head * (DN + DR),
             VC + kv_head * DV, k_stride, v_stride, table, first_row, node, MASK, words_a_row,
             scale * kv_scale,
-            False, CAUSAL, PAGE, BN, DN, DR, DV, SHARED, STAGES, PRECISION, WIDEN)  # fmt: skip
+            False, CAUSAL, PAGE, BN, DN, DR, DV, SHARED, OWN_STAGES, PRECISION, WIDEN)  # fmt: skip
+        acc *= kv_scale
         if HAS_TREE:
-            acc *= kv_scale
             start = tl.maximum(lo - prefix_tiles, 0)
             ahead = _slots(start, rows, TABLE, first_row, True, PAGE, BN)
             acc, m, den = _walk(
@@ -162,8 +164,6 @@ def split_kernel(
                 KT + kv_head * (DN + DR), VT + kv_head * DV, kt_stride, vt_stride, TABLE, first_row, node,
                 MASK + first_row * words_a_row, words_a_row, scale,
                 True, CAUSAL, PAGE, BN, DN, DR, DV, SHARED, 1, PRECISION, WIDEN)  # fmt: skip
-        else:
-            acc *= kv_scale
         if SHARED:
             den = tl.sum(den, 1)
         if OVERLAP:  # not sooner: waiting merge programs would crowd the multiprocessors that still compute

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from kdtree_engine.attention.plan import Plan
-from kdtree_engine.attention.shapes import CacheType
+from kdtree_engine.attention.shapes import AttentionShape, CacheType
 
 CACHE_DTYPES = {
     CacheType.BF16: torch.bfloat16,
@@ -104,7 +104,7 @@ def check(
 ) -> None:
     """ValueError for any shape, type or stride that the kernels would misread. Reads no device memory."""
     shape, total = plan.shape, query.shape[0]
-    cached, compute = CACHE_DTYPES[shape.cache], query_dtype(plan)
+    cached, compute = CACHE_DTYPES[shape.cache], query_dtype(shape.cache)
     _expect("query", query, (total, shape.query_heads, shape.key_dim), compute)
     _expect("out", out, (total, shape.query_heads, shape.value_dim), compute)
     if not (query.is_contiguous() and out.is_contiguous() and cache.table.is_contiguous()):
@@ -113,37 +113,35 @@ def check(
         raise ValueError(f"{total} rows in a plan for {plan.batch} requests of {plan.rows}")
     if row_start.shape != (plan.batch + 1,):
         raise ValueError(f"row_start has shape {tuple(row_start.shape)}, the plan wants ({plan.batch + 1},)")
-    _expect_kv("cache", cache.keys, cache.values, None, plan, cached)
+    _expect_kv("cache", cache.keys, cache.values, cache.keys.shape[0], shape, cached)
     for name, index in (("table_start", cache.table_start), ("lengths", cache.lengths)):
         if index.shape != (plan.batch,):
             raise ValueError(f"{name} has shape {tuple(index.shape)}, the plan wants ({plan.batch},)")
     if cache.page_size < 1 or cache.keys.shape[0] % cache.page_size:
         raise ValueError(f"{cache.keys.shape[0]} slots are not whole pages of {cache.page_size}")
     if tree is not None:
-        _expect_kv("tree", tree.keys, tree.values, total, plan, compute)
+        _expect_kv("tree", tree.keys, tree.values, total, shape, compute)
         if tree.mask is not None and (tree.mask.dtype != torch.int32 or not tree.mask.is_contiguous()):
             raise ValueError("the tree mask must be contiguous int32")
         if tree.mask is not None and tree.mask.shape != (total, plan.mask_words):
             raise ValueError(f"tree mask {tuple(tree.mask.shape)}, expected ({total}, {plan.mask_words})")
 
 
-def query_dtype(plan: Plan) -> torch.dtype:
-    """Type of queries, tree keys and output."""
-    return torch.float32 if plan.shape.cache is CacheType.FP32 else torch.bfloat16
+def query_dtype(cache: CacheType) -> torch.dtype:
+    """Type of queries, tree keys and output beside a cache of this type."""
+    return torch.float32 if cache is CacheType.FP32 else torch.bfloat16
 
 
 def _expect_kv(
     what: str,
     keys: torch.Tensor,
     values: torch.Tensor | None,
-    rows: int | None,
-    plan: Plan,
+    rows: int,
+    shape: AttentionShape,
     dtype: torch.dtype,
 ) -> None:
-    shape = plan.shape
     if (values is None) != shape.shared_kv:
         raise ValueError(f"{what} values must be {'absent' if shape.shared_kv else 'given'} for this shape")
-    rows = keys.shape[0] if rows is None else rows
     _expect(f"{what} keys", keys, (rows, shape.kv_heads, shape.key_dim), dtype)
     if values is not None:
         _expect(f"{what} values", values, (rows, shape.kv_heads, shape.value_dim), dtype)

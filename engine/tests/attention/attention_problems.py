@@ -6,13 +6,9 @@ from dataclasses import dataclass, replace
 
 import torch
 from kdtree_engine.attention import AttentionShape, CacheType, PagedCache, Tree, pack_mask
+from kdtree_engine.attention.tensors import CACHE_DTYPES, query_dtype
 
 GPU = "cuda" if torch.cuda.is_available() else "cpu"
-DTYPES = {
-    CacheType.BF16: torch.bfloat16,
-    CacheType.FP8_E4M3: torch.float8_e4m3fn,
-    CacheType.FP32: torch.float32,
-}
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ def make_problem(
 ) -> Problem:
     """Shuffled pages in a pool where every slot that no request owns holds NaN."""
     g = torch.Generator().manual_seed(seed)
-    dtype, compute = DTYPES[shape.cache], torch.float32 if shape.cache is CacheType.FP32 else torch.bfloat16
+    dtype, compute = CACHE_DTYPES[shape.cache], query_dtype(shape.cache)
     pages = [-(-n // page_size) for n in lengths]
     order = torch.randperm(sum(pages) + 3, generator=g)[3:]
     slots = (sum(pages) + 3) * page_size

@@ -12,7 +12,7 @@ from kdtree_engine.attention.reference import reference_attention
 from kdtree_engine.attention.sglang_slots import Slots
 
 pytestmark = pytest.mark.unit
-SMALL = Device("small", 80, 6, 100_000)
+SMALL = Device("small", 80, 6)
 FP32 = gqa(4, 2, 16, CacheType.FP32)
 
 

@@ -14,7 +14,7 @@ from kdtree_engine.attention.reference import reference_attention
 from kdtree_engine.attention.tiles import Tiles
 
 pytestmark = pytest.mark.unit
-SMALL = Device("small", 80, 6, 100_000)
+SMALL = Device("small", 80, 6)
 BOUND = {CacheType.BF16: 8e-3, CacheType.FP8_E4M3: 8e-3, CacheType.FP32: 2e-6}
 SHAPES = {
     "mla": mla(4, latent=64, rope=16),

@@ -14,6 +14,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -21,7 +22,7 @@ import triton
 
 from kdtree_engine.attention.bench import contenders
 from kdtree_engine.attention.bench.accuracy import relative_error
-from kdtree_engine.attention.bench.cases import Case, Inputs, case_grid, page_cases
+from kdtree_engine.attention.bench.cases import Case, Inputs, case_grid
 from kdtree_engine.attention.bench.report import Measurement, Setting, table, write_json, write_plot
 from kdtree_engine.attention.bench.timing import copy_bandwidth, graph_ms, matrix_rate
 from kdtree_engine.attention.devices import Device, detect
@@ -43,7 +44,7 @@ def cases(quick: bool) -> list[Case]:
     """The grid of MLA and GQA cases, and other page sizes at 32k; judged MLA cases first."""
     rows = (8, 33) if quick else ROWS
     grid = case_grid(mla(8), "mla-8", CONTEXTS, rows)
-    pages = page_cases(Case("mla-8", mla(8), 1, 32768, 8), (16, 64))
+    pages = [Case("mla-8", mla(8), 1, 32768, 8, page) for page in (16, 64)]
     contexts = (5568, 32768, 131072) if quick else CONTEXTS
     grid.sort(key=lambda case: (case.batch, case.context, case.rows) not in JUDGED)
     return grid + pages + case_grid(gqa(16, 2, 128), "gqa-16/2x128", contexts, rows)
@@ -70,7 +71,7 @@ def measure(
     found = []
     for name, build in builds.items():
         page = 64 if name == "flashmla" else case.page
-        inputs = Inputs(Case(case.name, case.shape, case.batch, case.context, case.rows, page), l2_bytes)
+        inputs = Inputs(replace(case, page=page), l2_bytes)
         try:
             calls = build(inputs)
         except ImportError as missing:

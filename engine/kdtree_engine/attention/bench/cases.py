@@ -7,8 +7,8 @@ from functools import cached_property
 
 import torch
 
-from kdtree_engine.attention.shapes import AttentionShape, CacheType
-from kdtree_engine.attention.tensors import CACHE_DTYPES, PagedCache, Tree, pack_mask
+from kdtree_engine.attention.shapes import AttentionShape
+from kdtree_engine.attention.tensors import CACHE_DTYPES, PagedCache, Tree, pack_mask, query_dtype
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class Case:
 class Inputs:
     """Device tensors of one case, with `copies` separate caches that together exceed 3x the L2."""
 
-    def __init__(self, case: Case, l2_bytes: int, at_least: int = 2) -> None:
+    def __init__(self, case: Case, l2_bytes: int) -> None:
         self.case, shape = case, case.shape
-        self.copies = max(at_least, -(-3 * l2_bytes // case.cache_bytes))
-        self.compute = torch.float32 if shape.cache is CacheType.FP32 else torch.bfloat16
+        self.copies = max(2, -(-3 * l2_bytes // case.cache_bytes))
+        self.compute = query_dtype(shape.cache)
         self.pages = -(-case.context // case.page)
         self.slots = case.batch * self.pages * case.page
         dtype = CACHE_DTYPES[shape.cache]
@@ -85,8 +85,3 @@ def case_grid(
     """Batch 1 at every context, batch 8 at 5.5k and 32k where asked for, pages of one token."""
     cases = [Case(name, shape, 1, context, row) for context in contexts for row in rows]
     return cases + [Case(name, shape, 8, c, row) for c in (5568, 32768) if c in contexts for row in rows]
-
-
-def page_cases(case: Case, pages: tuple[int, ...] = (1, 16, 64)) -> list[Case]:
-    """The same case with other page sizes."""
-    return [Case(case.name, case.shape, case.batch, case.context, case.rows, page) for page in pages]
