@@ -22,11 +22,15 @@ ELEMENT = {CacheType.BF16: "*bf16", CacheType.FP8_E4M3: "*fp8e4nv", CacheType.FP
 
 @dataclass(frozen=True)
 class Resources:
-    """Per thread: `registers`, `spill_bytes` (local memory). Per block: `shared_bytes`."""
+    """Per thread: `registers`, `spill_bytes` (local memory). Per block: `shared_bytes`.
+
+    `overlaps`: the loop over the prefix copies a tile while it computes another.
+    """
 
     registers: int
     spill_bytes: int
     shared_bytes: int
+    overlaps: bool
 
 
 def split_resources(plan: Plan, capability: int) -> Resources:
@@ -108,10 +112,17 @@ def _compile(
         target=GPUTarget("cuda", capability, 32),
         options={"num_warps": warps, "num_stages": stages},
     )
-    return _read(compiled.asm["cubin"], compiled.metadata.shared)
+    return _read(compiled.asm["cubin"], compiled.metadata.shared, _overlaps(compiled.asm["ptx"]))
 
 
-def _read(cubin: bytes, shared: int) -> Resources:
+def _overlaps(ptx: str) -> bool:
+    """Whether a wait leaves copies in flight, or copies that follow a wait come before the products."""
+    found = re.finditer(r"cp\.async\.(cg|wait_group\s+(\d+))|\b(?:wg)?mma\.\w*sync", ptx)
+    events = "".join(m[2] or ("c" if m[1] else "p") for m in found)
+    return re.search(r"[1-9]|0c+p", events) is not None
+
+
+def _read(cubin: bytes, shared: int, overlaps: bool) -> Resources:
     """Registers and local memory from the binary's own resource table."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
@@ -119,4 +130,4 @@ def _read(cubin: bytes, shared: int) -> Resources:
         command = [triton.knobs.nvidia.cuobjdump.path, "--dump-resource-usage", Path(file.name)]
         text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found = {name: int(value) for name, value in re.findall(r"\b(REG|STACK|LOCAL):(\d+)", text)}
-    return Resources(found["REG"], found["STACK"] + found["LOCAL"], shared)
+    return Resources(found["REG"], found["STACK"] + found["LOCAL"], shared, overlaps)

@@ -23,7 +23,7 @@ def main(what: str) -> None:
         assert plan.hopper
         found["mla"] = asdict(hopper_resources(plan))
     else:
-        device = {"120": RTX_PRO_6000, "103": B300}[what]
+        device = {"120": RTX_PRO_6000, "103": B300, "90": H200}[what]
         for name, shape in SHAPES.items():
             for rows in (1, 33) if name == "mla" else (33,):
                 plan = make_plan(shape, device, 1, rows, 200_000, portable_tiles(shape, device, rows))

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 pytestmark = pytest.mark.unit
 
 
+@cache
 def resources(what: str) -> dict[str, dict[str, int]]:
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment["PYTHONPATH"] = os.pathsep.join(sys.path)
@@ -33,6 +35,13 @@ def test_sm_103_kernels_fit_without_spills():
     found = resources("103")
     assert {name: r for name, r in found.items() if r["shared_bytes"] > 232_448} == {}
     assert {name: r for name, r in found.items() if r["spill_bytes"] > 16} == {}
+
+
+@pytest.mark.parametrize("capability", ["90", "103", "120"])
+def test_a_tile_is_copied_while_another_is_computed(capability):
+    found = resources(capability)
+    late = {name for name, r in found.items() if name != "merge" and not r["overlaps"]}
+    assert late == set()
 
 
 def test_the_hopper_kernel_fits_one_multiprocessor_without_spills():
