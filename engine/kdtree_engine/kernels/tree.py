@@ -35,7 +35,7 @@ def build(
         WIDTH=width,
         BUDGET=budget,
         SPINE=min(depths, budget - 1) if keep_spine else 0,
-        NODES=_held(budget),
+        NODES=triton.next_power_of_2(budget),
         num_warps=4 if budget <= 64 else 8,
     )
     return BatchedTree(tokens, depth, rank, parent, ancestors)
@@ -60,12 +60,7 @@ def walk(tree: BatchedTree, target: torch.Tensor, depths: int) -> BatchedWalk:
         bonus,
         SIZE=size,
         DEPTHS=depths,
-        NODES=_held(size),
+        NODES=triton.next_power_of_2(size),
         STEPS=triton.next_power_of_2(depths + 1),
     )
     return BatchedWalk(path, lengths, depth, committed, bonus)
-
-
-def _held(nodes: int) -> int:
-    """Places in a program's registers; Triton 3.6 compiles no square of one element for sm_90."""
-    return max(2, triton.next_power_of_2(nodes))
