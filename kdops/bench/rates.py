@@ -62,7 +62,7 @@ class ContextFit:
 
     def words(self) -> str:
         """Return what the context did, apart from what the text did."""
-        grows = f"step time grows {self.slope * 1e6:.1f} ms each 1,000 tokens"
+        grows = f"step time grows {self.slope * 1e6:z.1f} ms each 1,000 tokens"
         return f"{grows}; first to last: {self.end_to_end.words()}"
 
 

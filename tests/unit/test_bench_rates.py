@@ -37,6 +37,10 @@ def test_growth_of_step_time_is_apart_from_acceptance() -> None:
     assert "AL ×1.65" in fit.words() and "step time ×4.23" in fit.words()
 
 
+def test_a_step_time_that_falls_a_little_has_no_minus_nought() -> None:
+    assert "grows 0.0 ms" in context_fit([(100, Rate(2.0, 464.0)), (1000, Rate(2.0, 464.1))]).words()
+
+
 def test_a_short_burst_flatters() -> None:
     (finding,) = burst_findings(Rate(5.0, 113.0), Rate(2.92, 32.7), 1500)
     assert finding.title == "short burst flatters"
