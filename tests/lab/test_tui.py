@@ -381,7 +381,8 @@ def test_a_comparison_from_the_first_key_to_its_report(kdops: Deployer, drive: C
         assert any(line.startswith("leg 2 of 3: ") for line in said), said
         await driver.until(lambda: "exploratory: one start an arm" in app.measuring.said, "its report")
         assert sum(": identical (" in line for line in app.measuring.said) == 2
-        await driver.until(lambda: "95 % INTERVAL" in start.text_of(app), "the report is drawn")
+        await driver.until(lambda: "= AL ÷ STEP" in start.text_of(app), "the report is drawn")
+        assert "95 % INTERVAL" not in start.text_of(app)  # one start an arm has none
         assert "3/3" in start.text_of(app) and "done" in start.text_of(app)
         assert not any("not a verdict" in line for line in app.measuring.said)
 
