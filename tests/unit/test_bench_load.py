@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -155,6 +157,26 @@ def test_no_meta_info_is_told_as_such(tmp_path: Path, replay: Any) -> None:
 def test_no_engine_ends_the_client_with_a_reason(tmp_path: Path) -> None:
     told = client(tmp_path, 1, Stage("prose", (ONE,)))
     assert "refused" in told[-1]["failed"]
+
+
+def test_an_engine_busy_with_others_is_waited_for_and_then_named(tmp_path: Path) -> None:
+    asked = []
+
+    class Busy(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            self.send_response(400)
+            self.end_headers()
+            self.wfile.write(b"Timed out waiting for idle state.")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Busy) as server:
+        threading.Thread(target=server.handle_request).start()
+        (told,) = client(tmp_path, server.server_port, Stage("prose", (ONE,)))
+    assert asked == ["/flush_cache?timeout=30"]
+    assert "HTTP 400: Timed out waiting for idle state. Requests of others" in told["failed"]
 
 
 def test_a_failure_on_the_host_is_an_error_here() -> None:

@@ -21,6 +21,7 @@ from kdops.bench.load.gpu_watch import GpuWatch
 from kdops.bench.load.stream import Endpoint, stream
 
 _TICK = 0.01
+_IDLE_WITHIN = 30
 _lock = threading.Lock()
 _Pair = tuple[Mapping[str, Any], dict[str, Any]]
 
@@ -92,9 +93,14 @@ def _body(endpoint: Endpoint, request: Mapping[str, Any]) -> dict[str, Any]:
 def run_stage(endpoint: Endpoint, stage: Mapping[str, Any]) -> None:
     """Run the requests of one stage in their order, `concurrency` at a time."""
     bodies = [(request, _body(endpoint, request)) for request in stage["requests"]]
-    status, content = endpoint.call("POST", "/flush_cache")
+    # SGLang flushes between requests only; it waits for the end of one of somebody else's.
+    status, content = endpoint.call("POST", f"/flush_cache?timeout={_IDLE_WITHIN}")
     if status != 200:
-        raise ValueError(f"/flush_cache answers HTTP {status}: {content[:200].decode(errors='replace')}")
+        answer = content[:200].decode(errors="replace").strip()
+        raise ValueError(
+            f"the prefix cache was not flushed, HTTP {status}: {answer} "
+            f"Requests of others may have kept the engine busy for {_IDLE_WITHIN} s."
+        )
     before = endpoint.call("GET", "/metrics")[1].decode(errors="replace")
     began = time.perf_counter()
     if starts := stage.get("starts"):
