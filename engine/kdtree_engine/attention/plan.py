@@ -118,4 +118,6 @@ def make_plan(
         hopper and readers * row_blocks == 1
     )
     overlap = device.capability >= 90 and splits > 1 and few
-    return Plan(shape, batch, rows, max_context, tiles, splits, overlap, device.capability >= 90, hopper)
+    # Measured: costs where the next call's programs share multiprocessors, or squeeze out a large merge.
+    early = device.capability >= 90 and batch == 1 and tiles.resident == 1
+    return Plan(shape, batch, rows, max_context, tiles, splits, overlap, early, hopper)

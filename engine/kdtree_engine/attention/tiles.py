@@ -40,5 +40,5 @@ def portable_tiles(shape: AttentionShape, device: Device, rows: int) -> Tiles:
         few = folded <= 16 or shape.cache is CacheType.FP8_E4M3
         return Tiles(16 if few else 32 if shape.shared_kv else 64, 32, 8, 3)
     if shape.shared_kv:
-        return Tiles(64, 64, 8, 2) if folded > 16 else Tiles(16, 32, 4, 3)
+        return Tiles(64, 64, 8, 2) if folded > 16 else Tiles(16, 32, 4, 3, resident=2)
     return Tiles(64 if folded > 16 else 16, 64, 4, 3, resident=2 if shape.main_dim < 256 else 1)

@@ -9,7 +9,7 @@ from kdtree_engine.attention import CacheType, gqa, make_plan, mla
 from kdtree_engine.attention.devices import B300, H200, RTX_PRO_6000
 from kdtree_engine.attention.plan import choose_splits
 from kdtree_engine.attention.shapes import AttentionShape
-from kdtree_engine.attention.tiles import Tiles
+from kdtree_engine.attention.tiles import Tiles, portable_tiles
 
 pytestmark = pytest.mark.unit
 
@@ -41,6 +41,14 @@ def test_row_blocks_share_the_card():
 def test_slow_tiles_take_a_full_round_of_programs():
     plan = make_plan(mla(8), H200, 1, 8, 185_024, Tiles(64, 64, 8, 2))
     assert plan.splits == 132
+
+
+def test_only_programs_that_fill_a_multiprocessor_start_before_the_kernel_before_them_ends():
+    assert make_plan(mla(8), H200, 1, 33, 185_000).early
+    assert not make_plan(mla(8), H200, 8, 33, 185_000).early  # its merge fills the card
+    assert not make_plan(gqa(16, 2, 128), H200, 1, 8, 185_000).early
+    one_row = make_plan(mla(8), H200, 1, 1, 185_000, portable_tiles(mla(8), H200, 1))
+    assert not one_row.early and one_row.splits > 132
 
 
 def test_the_hopper_kernel_is_chosen_only_for_what_it_computes():
