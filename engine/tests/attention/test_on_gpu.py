@@ -24,6 +24,7 @@ SHAPES = {
 }
 BATCHES = {
     "decode": ([2111, 130, 64], [1, 1, 1], "none"),
+    "one request": ([2111], [8], "random"),
     "few rows": ([2111, 130, 64], [8, 3, 5], "random"),
     "many rows": ([1000, 0, 65], [33, 7, 20], "random"),
     "chain": ([1000, 0, 65], [33, 7, 20], "chain"),
