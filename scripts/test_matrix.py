@@ -131,14 +131,14 @@ def report(results: Sequence[Result], missing: Sequence[str]) -> Iterator[str]:
     passed, count = sum(r.passed for r in results), sum(len(r.cases) for r in results)
     starts, minutes = sum(r.starts for r in results), sum(r.seconds for r in results) / 60
     yield HEAD
-    yield f"{passed} of {count} passed; {starts} engine starts, {minutes:.0f} min in all."
+    yield f"{passed} of {count} passed in {minutes:.0f} min; engine starts: {starts}."
     if missing:
         yield f"\n**Not run: {', '.join(missing)}.**"
     for result in results:
         yield f"\n## {result.file}\n\n{ast.get_docstring(ast.parse(Path(result.file).read_text()))}\n"
         yield (
             f"`make matrix FILES={result.file}` on {result.when}, commit {result.commit}: {result.passed} of "
-            f"{len(result.cases)} passed in {result.seconds:.0f} s, {result.starts} engine starts.\n"
+            f"{len(result.cases)} passed in {result.seconds:.0f} s; engine starts: {result.starts}.\n"
             f"Machine: {result.where}.\n"
         )
         yield "| case | outcome | s |\n|---|---|---|"
