@@ -9,7 +9,6 @@ fp32. --sets: decoded tokens/s of plain decoding, DFLASH, every fixed width and 
 
 from __future__ import annotations
 
-import concurrent.futures
 import itertools
 import json
 import re
@@ -18,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from equality import CELLS, CHECKED, MODES, compare, verdict
-from runs import Results, options, planned, prompts, running, speculation, tokenizer
+from equality import CELLS, CHECKED, MODES, answers, compare, verdict
+from runs import Results, options, planned, running, speculation, tokenizer
 from servers import (
     AUTO,
     AUTOREGRESSIVE,
@@ -48,12 +47,6 @@ def choices(server: Server) -> dict[str, float]:
     return dict(sorted(found.items()))
 
 
-def ask(server: Server, asked: Sequence[Sequence[int]], at_once: int) -> list[dict[str, Any]]:
-    """EQUAL_TOKENS tokens after each of the prompts, `at_once` of them at a time."""
-    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(lambda ids: server.generate(ids, EQUAL_TOKENS), asked))
-
-
 def equal_wave(tp: int, device: str) -> Wave:
     """Plain decoding, and auto with pages of 1 and 64, without graphs and with graphs for small batches."""
     how: dict[str, Any] = {"batches": (1, 8), "tp": tp, "device": device}
@@ -71,12 +64,11 @@ def run_equal(
     with serving(wave, folder, after) as servers:
         plain = next((server for server in servers if server.arm.algorithm is None), None)
         for context, at_once in cells if plain else ():
-            asked = prompts(context)
-            expected = ask(plain, asked, at_once)
+            expected = answers(plain, context, at_once, EQUAL_TOKENS)
             for server in servers:
                 if server is not plain:
                     name = f"equal/{AUTO.name}/{server.setup}/context{context}/concurrency{at_once}"
-                    found = compare(expected, ask(server, asked, at_once))
+                    found = compare(expected, answers(server, context, at_once, EQUAL_TOKENS))
                     results.put(name, found | {"choices": choices(server)})
         return len(wave) - len(servers)
 

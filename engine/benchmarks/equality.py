@@ -35,10 +35,10 @@ CELLS, TOKENS = ("100/1", "100/8", "4000/1", "4000/8"), 96
 Cells = Sequence[tuple[int, int]]  # context and concurrency
 
 
-def answers(server: Server, context: int, concurrency: int) -> list[dict[str, Any]]:
-    """All prompts of a cell, `concurrency` at a time."""
+def answers(server: Server, context: int, concurrency: int, tokens: int = TOKENS) -> list[dict[str, Any]]:
+    """`tokens` tokens after each prompt of a cell, `concurrency` at a time. Raises OSError, as the server."""
     with concurrent.futures.ThreadPoolExecutor(concurrency) as pool:
-        return list(pool.map(lambda ids: server.generate(ids, TOKENS), prompts(context)))
+        return list(pool.map(lambda ids: server.generate(ids, tokens), prompts(context)))
 
 
 def compare(expected: list[dict[str, Any]], found: list[dict[str, Any]]) -> dict[str, Any]:
