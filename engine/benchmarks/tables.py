@@ -55,13 +55,14 @@ def steps(cells: Cells) -> Iterator[str]:
     """One row for each cell; the ratio is to stock DFLASH in the same turn."""
     found = {name: cell for name, cell in cells.items() if "step_ms" in cell}
     if found:
-        yield "| model | arm | context × batch | step, ms | of DFLASH | tokens/s |"
-        yield "|---|---|---|---|---|---|"
+        yield "| model | arm | set-up | context × batch | step, ms | of DFLASH | tokens/s |"
+        yield "|---|---|---|---|---|---|---|"
     for name, cell in found.items():
         model, arm, rest = name.split("/", 2)
-        where = rest.partition("/context")[2].replace("/batch", " × ")
+        setup, _, where = rest.partition("/context")
+        where = where.replace("/batch", " × ")
         yield (
-            f"| {model} | {arm} | {where} | {cell['step_ms']:.3f} | {cell['of_first']:.3f} |"
+            f"| {model} | {arm} | {setup} | {where} | {cell['step_ms']:.3f} | {cell['of_first']:.3f} |"
             f" {cell['tokens_per_second']:,.0f} |"
         )
 
