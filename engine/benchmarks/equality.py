@@ -90,11 +90,17 @@ def run_cells(results: Results, known: Reference, servers: Sequence[Server], cel
         ask = functools.partial(_or_none, context=context, concurrency=concurrency)
         with concurrent.futures.ThreadPoolExecutor(max(1, len(servers))) as pool:
             found = list(pool.map(ask, servers))
+        learned = None
         for server, answer in zip(servers, found, strict=True):
             if server is plain and answer and cell not in known.cells:
                 known.learn(cell, prompts(context), answer)
+                learned = server
         for server, answer in zip(servers, found, strict=True):
             if answer is None or cell not in known.cells:
+                continue
+            name = f"{server.arm.name}/{server.setup}/{cell}"
+            if server is learned:  # equal to itself, which says nothing
+                results.put(name, {"reference": True})
                 continue
             outcome = compare(known.cells[cell], answer)
             if plain is not None:
@@ -106,7 +112,7 @@ def run_cells(results: Results, known: Reference, servers: Sequence[Server], cel
                     for number, place in outcome["differing"].items()
                 }
                 outcome["found"] = {number: answer[number]["output_ids"] for number in outcome["differing"]}
-            results.put(f"{server.arm.name}/{server.setup}/{cell}", outcome)
+            results.put(name, outcome)
 
 
 def _or_none(server: Server, context: int, concurrency: int) -> list[dict[str, Any]] | None:

@@ -16,7 +16,7 @@ def equality(cells: Cells) -> Iterator[str]:
     found = {
         tuple(name.removeprefix("equal/").split("/", 1)): cell
         for name, cell in cells.items()
-        if isinstance(cell.get("equal"), bool)
+        if "equal" in cell or "reference" in cell
     }
     rows: dict[str, dict[str, dict[str, Any]]] = {}
     for (arm, rest), cell in found.items():
@@ -33,6 +33,8 @@ def equality(cells: Cells) -> Iterator[str]:
 def _equal(cell: dict[str, Any] | None) -> str:
     if cell is None:
         return "-"
+    if "reference" in cell:
+        return "reference"
     length = cell["acceptance_length"]
     if cell["equal"]:
         return "equal" + (f", AL {length}" if length else "")

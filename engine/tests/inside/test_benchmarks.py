@@ -97,3 +97,30 @@ def test_a_wrong_arm_or_cell_is_named(capsys: pytest.CaptureFixture[str]) -> Non
             equality.main(["results.json", *words])
         assert ended.value.code == 2
         assert said in capsys.readouterr().err
+
+
+def test_the_reference_is_not_counted_as_equal_to_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    equality, servers = importlib.import_module("equality"), importlib.import_module("servers")
+    monkeypatch.setattr(equality, "prompts", lambda _context: [[1], [2]])
+
+    class Stub(servers.Server):  # type: ignore[misc, name-defined]
+        def generate(self, ids: list[int], tokens: int, **_: Any) -> dict[str, Any]:
+            return {"output_ids": ids * tokens, "meta_info": {"spec_verify_ct": 2}}
+
+    pages = [servers.Setup(page=page) for page in (1, 64)]
+    asked = [
+        Stub(arm, setup, 0, None, tmp_path / "log")
+        for setup in pages
+        for arm in (servers.AUTOREGRESSIVE, servers.LINEAR)
+    ]
+    results = equality.Results(tmp_path / "results.json")
+    known = equality.Reference(equality.tokens_beside(tmp_path / "results.json"))
+    equality.run_cells(results, known, asked, [(100, 8)])
+    cells = [results.cells[f"{one.arm.name}/{one.setup}/context100/concurrency8"] for one in asked]
+    assert [cell.get("equal", "reference") for cell in cells] == ["reference", True, True, True]
+    assert equality.verdict(results, 0) == 0
+    assert "3 cells" in capsys.readouterr().out
+    assert importlib.import_module("tables").main([str(tmp_path / "results.json")]) == 0
+    assert "| autoregressive | graphs/page1/fp32 | reference |" in capsys.readouterr().out
