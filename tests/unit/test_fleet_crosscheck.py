@@ -103,10 +103,8 @@ def test_contradiction_is_refused(
     ("profile", "changes"),
     [
         ("linear", {"cuda_graph_decode": "disabled", "attention_backend": "torch_native"}),
-        ("linear", {"max_running_requests": 9, "extra_args": {"cuda-graph-max-bs-decode": 8}}),
-        ("ddtree", {"max_running_requests": 8, "extra_args": {"cuda-graph-max-bs-decode": 8}}),
-        ("ddtree", {"max_running_requests": None, "extra_args": {"cuda-graph-bs-decode": [1, 2]}}),
-        ("ddtree", {"extra_args": {"disable-cuda-graph": True}}),  # engine_cuda_graph_decode: full wins
+        ("ddtree", {"cuda_graph_decode": "disabled"}),
+        ("ddtree", {"max_running_requests": 9, "extra_args": {"cuda-graph-max-bs-decode": 8}}),
         ("ddtree", {"extra_args": {"enable-deterministic-inference": False}}),
         ("linear", {"attention_backend": "flashmla", "page_size": 64}),
         ("linear", {"environment": {"CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7"}}),
