@@ -146,7 +146,11 @@ class EngineConfig:
         None, "Tokens of a prompt computed at once; -1 turns chunking off", "--chunked-prefill-size", low=-1
     )
     max_running_requests: int | None = _row(
-        None, "Requests decoded together at most", "--max-running-requests", low=1, high=4096
+        None,
+        "Requests decoded together at most; unset, 48 with a drafter and as memory allows without",
+        "--max-running-requests",
+        low=1,
+        high=4096,
     )
     attention_backend: (
         Literal[
