@@ -17,6 +17,7 @@ from kdtree_engine.options import (
     check_device,
     settle,
 )
+from kdtree_engine.pair import Drafter, check_pair
 from kdtree_engine.sglang import compat
 from kdtree_engine.sglang.redaction import redact
 
@@ -67,7 +68,10 @@ def from_cli_args(original: Any, cls: type, args: argparse.Namespace) -> Any:
     server_args = original(cls, args)
     if (args.speculative_algorithm or "").upper() == ALGORITHM:
         request = Request(args.ddtree_budget, args.ddtree_topk_cap, args.ddtree_keep_spine)
-        setattr(server_args, _ATTRIBUTE, settle(request, _surroundings(args)))
+        drafter = compat.drafter_facts(args) if args.speculative_draft_model_path else None
+        setattr(server_args, _ATTRIBUTE, settle(request, _surroundings(args, drafter)))
+        if drafter is not None:
+            check_pair(compat.target_facts(args), drafter, args.speculative_draft_window_size)
     return server_args
 
 
@@ -85,11 +89,10 @@ def _budget(text: str) -> int | str:
     return int(text) if text.lstrip("+-").isdigit() else text
 
 
-def _surroundings(args: argparse.Namespace) -> Surroundings:
-    drafter = args.speculative_draft_model_path
-    block, vocabulary = compat.drafter_facts(args) if drafter else (None, None)
+def _surroundings(args: argparse.Namespace, drafter: Drafter | None) -> Surroundings:
+    block, vocabulary = (drafter.block_size, drafter.vocabulary) if drafter else (None, None)
     return Surroundings(
-        drafter=drafter,
+        drafter=args.speculative_draft_model_path,
         drafter_block_size=block,
         asked_block_size=args.speculative_dflash_block_size,
         draft_window=args.speculative_draft_window_size,

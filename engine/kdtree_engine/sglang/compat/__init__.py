@@ -8,9 +8,12 @@ running scheduler needs.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+
+from kdtree_engine.pair import Drafter, Target
 
 SUPPORTED = "0.5.23"
 KILL_SECONDS = 10.0
@@ -85,17 +88,40 @@ def missing_registrations(algorithm: str) -> tuple[str, ...]:
     return tuple(missing if get_spec(algorithm) else [algorithm, *missing])
 
 
-def drafter_facts(args: Any) -> tuple[int | None, int | None]:
-    """Block size and vocabulary named by the drafter's own config.
-
-    Raises OSError or ValueError when it has none.
-    """
+def drafter_facts(args: Any) -> Drafter:
+    """What the drafter's own config names. Raises OSError or ValueError when it has none."""
     from sglang.srt.speculative.dflash_utils import parse_dflash_draft_config
     from sglang.srt.utils.hf_transformers_utils import get_config
 
     config = get_config(args.speculative_draft_model_path, trust_remote_code=args.trust_remote_code)
-    block = parse_dflash_draft_config(draft_hf_config=config).resolve_block_size(default=None)
-    return block, getattr(config, "vocab_size", None)
+    own = parse_dflash_draft_config(draft_hf_config=config)
+    return Drafter(
+        block_size=own.resolve_block_size(default=None),
+        vocabulary=getattr(config, "vocab_size", None),
+        hidden_size=getattr(config, "hidden_size", None),
+        positions=getattr(config, "max_position_embeddings", None),
+        trained_on=own.num_target_layers,
+        features=tuple(own.target_layer_ids or ()),
+    )
+
+
+def target_facts(args: Any) -> Target:
+    """What the target's config names, as ModelConfig reads it. Raises OSError or ValueError without one."""
+    from sglang.srt.utils.hf_transformers_utils import get_config, get_context_length, get_hf_text_config
+
+    config = get_config(
+        args.model_path,
+        trust_remote_code=args.trust_remote_code,
+        revision=args.revision,
+        model_override_args=json.loads(args.json_model_override_args),
+    )
+    text = get_hf_text_config(config)
+    return Target(
+        vocabulary=getattr(text, "vocab_size", None),
+        hidden_size=getattr(text, "hidden_size", None),
+        layers=getattr(text, "num_hidden_layers", None),
+        context=args.context_length or get_context_length(text),
+    )
 
 
 def attention_backends(server_args: Any) -> set[str | None]:
