@@ -107,7 +107,7 @@ class HostConnection:
                         OSError
                     ):  # a command that reads no more says so by its exit status
                         rest = rest[channel.send(rest[:_CHUNK]) :]
-                elif not rest and not channel.eof_sent:
+                if not rest and not channel.eof_sent:
                     channel.shutdown_write()
                 busy = _drain(channel, out, err)
                 if channel.closed or (channel.eof_received and not busy and channel.exit_status_ready()):
