@@ -75,6 +75,8 @@ def main() -> None:
     for arm in arms:
         length = f"{arm.acceptance_length:.2f}" if arm.acceptance_length is not None else "-"
         print(f"{arm.title:<22} {arm.tokens_per_second:>8.1f} {length:>6}")
+    print("On two CPU cores each tree row takes time, so a tree's AL rises and its tokens/s need not;")
+    print("docs/engine.md has what it does on GPUs.")
     size = subprocess.run(["du", "-sh", paths.cache()], capture_output=True, text=True).stdout.split()[0]
     lab = os.environ.get("KDOPS_LAB")
     print("\nThe host still runs: try kdops status lab, kdops logs lab -f; kdops lab down ends it. For that:")

@@ -235,7 +235,7 @@ class EngineConfig:
     )
     verify_attention: Literal["stock", "kdtree"] = _row(
         "stock",
-        "Kernel that verifies the tree: SGLang's, or the one split over the KV cache",
+        "Attention of verify steps and plain decoding: SGLang's, or the one split over the KV cache",
         env="KDTREE_VERIFY_ATTENTION",
     )
 
