@@ -1,4 +1,4 @@
-"""What a command on a host reads ends with its last byte, not when a silent link is asked whether it lives."""
+"""What a command reads on a host ends with its last byte, not when a silent link is asked for an answer."""
 
 from __future__ import annotations
 
