@@ -189,13 +189,13 @@ def test_interrupt_after_the_switch_leaves_it_to_the_guard(kdops: Deployer, old:
 
 
 PHASES = [
-    pytest.param("[starting]", "committed"),
-    pytest.param("[lock]", None, marks=pytest.mark.matrix),
-    pytest.param("[upload]", "aborted", marks=pytest.mark.matrix),
-    pytest.param("[switch]", None, marks=pytest.mark.matrix),
-    pytest.param("[start]", None, marks=pytest.mark.matrix),
-    pytest.param("[smoke test]", "committed", marks=pytest.mark.matrix),
-    pytest.param("[commit]", "committed", marks=pytest.mark.matrix),
+    pytest.param("[starting]", "committed", id="in starting"),
+    pytest.param("[lock]", None, id="in lock", marks=pytest.mark.matrix),
+    pytest.param("[upload]", "aborted", id="in upload", marks=pytest.mark.matrix),
+    pytest.param("[switch]", None, id="in switch", marks=pytest.mark.matrix),
+    pytest.param("[start]", None, id="in start", marks=pytest.mark.matrix),
+    pytest.param("[smoke test]", "committed", id="in smoke test", marks=pytest.mark.matrix),
+    pytest.param("[commit]", "committed", id="in commit", marks=pytest.mark.matrix),
 ]
 
 
