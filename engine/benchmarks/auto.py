@@ -1,10 +1,11 @@
-"""`--ddtree-budget auto` on a GPU with CUDA graphs: equal tokens while widths alternate, then tokens/s.
+"""`--ddtree-budget auto` on a GPU: equal tokens while widths alternate, then tokens/s.
 
     python engine/benchmarks/auto.py RESULTS.json --equal --sets
 
 --equal: plain decoding against auto whose widths follow a seeded sequence (tests/replay/kdtree_widths.py),
-fp32. --sets: decoded tokens/s of plain decoding, DFLASH, every fixed width and auto for each prompt set of
-`kdops bench` (kdops/bench/workloads), bf16, one request at a time, servers in turns with the others stopped.
+fp32, with CUDA graphs for all batches, for some and for none. --sets: decoded tokens/s of plain decoding,
+DFLASH, every fixed width and auto for each prompt set of `kdops bench` (kdops/bench/workloads), bf16, one
+request at a time, servers in turns with the others stopped.
 """
 
 from __future__ import annotations

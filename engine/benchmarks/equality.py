@@ -1,5 +1,5 @@
-"""Token equality on a GPU, fp32: {plain, DFLASH, DDTREE} x {eager, graphs} x page x context x concurrency,
-against plain decoding of the first set-up.
+"""Token equality on a GPU, fp32: {plain, DFLASH, DDTREE} x {graphs, partly, eager} x page x context x
+concurrency, against plain decoding of the first set-up.
 
     python engine/benchmarks/equality.py RESULTS.json --setups graphs/1+eager/1 graphs/64+eager/64 --draws
 

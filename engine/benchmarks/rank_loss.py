@@ -52,7 +52,7 @@ def launched(setup: Setup, folder: Path) -> Iterator[Server]:
 
 
 def rank_process(rank: int, launcher: int) -> int:
-    """The pid of this rank's scheduler below the launcher."""
+    """The pid of this rank's scheduler below the launcher. Raises IndexError when there is none."""
     found = subprocess.run(
         ["pgrep", "--parent", str(launcher), "--full", f"sglang::scheduler_TP{rank}"],
         capture_output=True,

@@ -58,8 +58,9 @@ def arms(names: Sequence[str]) -> list[Arm]:
 
 @dataclass(frozen=True)
 class Setup:
-    """exact: fp32 without TF32, else bf16 with SGLang's own kernels. batches: captured batch sizes; requests:
-    how many may run at once, the largest of these unless given.
+    """graphs: whether decoding is captured; page: tokens of a KV page; tp: ranks. exact: fp32 without TF32,
+    else bf16 with SGLang's own kernels. batches: captured batch sizes; requests: how many may run at once,
+    the largest of these unless given, which is for more of them than the graphs take.
 
     target, drafter: model folders; extra: further flags, by name; environment: further variables; plugins:
     modules of TEST_PLUGINS.

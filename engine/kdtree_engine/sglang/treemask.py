@@ -80,7 +80,7 @@ def eager_mask(prefix_lens: torch.Tensor, prefix_bound: int, ancestors: torch.Te
     """The flat mask of an eager verify on a GPU, uint8, for SGLang's spec_info: its eager runner plans every
     verify anew from there. The cells over the prefix are not written.
 
-    prefix_bound: the host's bound on the prefixes' sum.
+    prefix_lens: [b]; prefix_bound: the host's bound on their sum; ancestors: [b, N, N] bool.
     """
     batch, size, _ = ancestors.shape
     cells = size * (prefix_lens + size)
