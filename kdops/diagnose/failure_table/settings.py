@@ -50,10 +50,11 @@ CLASSES = (
         "least that",
         (
             r"DFLASH .*(?:requires|only supports|does not support|invalid|must be)",
-            r"DDTREE .*(?:needs|runs with|simulates|takes a plain)",
+            r"DDTREE .*(?:needs|runs with|simulates|takes a plain|has not been compared)",
             r"ddtree-(?:budget|topk-cap) is \d+",
             r"speculative-(?:dflash-block-size|draft-window-size) is \d+",
             r"the drafter .*(?:names no block_size|block size is)",
+            r"the drafter(?:'s .* is \d+, but the target has| reads layer \d+ of| knows \d+ positions, but)",
             r"takes no tree mask on",
         ),
     ),
