@@ -94,6 +94,7 @@ def plan(
     """Show what a deploy would change and what was changed by hand (exit code 8); nothing is touched."""
     from kdops.deploy import bundle as bundles
     from kdops.deploy import client
+    from kdops.deploy.plan import NOT_RUNNING
 
     host, config = _configured(name, profile, changes, inventory)
     made = client.make_plan(host, bundles.build(config, host))
@@ -112,6 +113,8 @@ def plan(
         again = shlex.join([*words, *(word for change in changes or () for word in ("--set", change))])
         say(f"remedy: {again} puts the host right; what is to stay goes into the inventory before")
         raise typer.Exit(ExitCode.DRIFT)
+    if made.changes == (NOT_RUNNING,):
+        say(f"remedy: kdops start {host.name}")
 
 
 def rollback(

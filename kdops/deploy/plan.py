@@ -11,6 +11,9 @@ from kdops.deploy.bundle import Bundle
 from kdops.deploy.pack import guard_pyz
 from kdops.fleet import Effect, effects, strongest
 
+NOT_RUNNING = "the service is not running"
+"""The change without which a deploy of the serving release would change nothing."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -63,7 +66,7 @@ def _release(
         lines, effect = _settings(bundle, report.get("manifest"))
         found += lines
     elif (report.get("unit") or {}).get("active") != "active" and not report.get("transaction"):
-        found.append("the service is not running")
+        found.append(NOT_RUNNING)
     if bundle.files is not None:
         venv = str(bundle.files.manifest["lock_digest"])[:12]
         if venv not in report["venvs"]:

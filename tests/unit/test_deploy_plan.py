@@ -6,6 +6,7 @@ import hashlib
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -93,20 +94,39 @@ def test_disk_space_of_an_environment_is_estimated_from_its_lock(kind: str, low:
     assert low < environment_bytes(locks.lock_file(kind).read_text()) < high
 
 
-def test_drift_is_shown_with_the_deploy_that_puts_it_right(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """`kdops plan one` where the guard's report differs so: the exit code."""
     inventory = tmp_path / "lab.yml"
     inventory.write_text(
         "all: {hosts: {one: {gpu: cpu, engine_lock: cpu, engine_device: cpu, engine_model: /m}}}"
     )
-    found = plan(bundle(), report(drift=["unit edited"]))
-    monkeypatch.setattr(client, "make_plan", lambda *_: found)
     words = ["plan", "one", "--profile", "autoregressive", "--set", "page_size=1", "-i", str(inventory)]
     monkeypatch.setattr("sys.argv", ["kdops", *words])
-    with pytest.raises(SystemExit) as ended:
-        main.main()
-    assert ended.value.code == ExitCode.DRIFT
+
+    def call(**change: Any) -> int:
+        found = plan(bundle(), report(**change))
+        monkeypatch.setattr(client, "make_plan", lambda *_: found)
+        with pytest.raises(SystemExit) as ended:
+            main.main()
+        return int(ended.value.code or 0)
+
+    return call
+
+
+def test_a_service_that_is_not_running_is_shown_with_the_command_that_starts_it(
+    planned: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert planned(unit={"active": "inactive"}) == ExitCode.OK
+    told = capsys.readouterr()
+    assert told.out == "the service is not running\n"
+    assert "remedy: kdops start one\n" in told.err
+
+
+def test_drift_is_shown_with_the_deploy_that_puts_it_right(
+    planned: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert planned(drift=["unit edited"]) == ExitCode.DRIFT
     told = capsys.readouterr()
     assert told.out == "drift: unit edited\n"
     assert "remedy: kdops deploy one --profile autoregressive --set page_size=1 puts" in told.err
