@@ -117,6 +117,7 @@ def _notes(found: HostStatus, state: str, failure: Failure | None) -> list[str]:
         notes.append(f"remedy: {known.remedy}")
     elif last and last.result in _BAD_OUTCOMES and last.failure:
         notes.append(f"remedy: {last.failure.remedy}")
+        notes.append(f"evidence: kdops diagnose {found.host}, kdops logs {found.host}")
     notes += [f"not read: {part}: {why}" for part, why in (found.errors or {}).items()]
     return notes
 

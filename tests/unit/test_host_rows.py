@@ -121,7 +121,10 @@ def test_the_class_of_a_failed_deploy_stands_in_for_its_own_remedy():
     )
     notes = row("g", status(outcome=failed), OOM).notes
     assert [note for note in notes if note.startswith("remedy: ")] == [f"remedy: {OOM.failure_class.remedy}"]
-    assert "remedy: read it" in row("g", status(outcome=failed)).notes
+    assert row("g", status(outcome=failed)).notes[-2:] == (
+        "remedy: read it",
+        "evidence: kdops diagnose g, kdops logs g",
+    )
 
 
 def test_a_deploy_without_its_client_is_the_guards():
