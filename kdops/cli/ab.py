@@ -12,6 +12,7 @@ import typer
 from kdops.cli.ab_bar import watching
 from kdops.cli.ab_runs import finish, list_runs, show, show_both
 from kdops.cli.config import HOST, INVENTORY, JSON, load
+from kdops.cli.generate import not_serving
 from kdops.cli.output import say
 from kdops.errors import ExitCode, KdopsError, UsageError
 
@@ -134,10 +135,12 @@ def bench(
     host = load(inventory).one(name)
     with HostConnection(host) as connection:
         seen = probe(connection)
-    if not seen.release or seen.unit.active != "active":
+    if seen.unit.active != "active":
+        raise not_serving(seen)
+    if not seen.release:
         raise KdopsError(
-            f"nothing serves on {host.name}",
-            cause=f"{seen.unit.name} is {seen.unit.active}",
+            f"{host.name} serves no release of kdops",
+            cause=f"{seen.unit.name} is active, and kdops did not deploy it",
             remedy=f"kdops deploy {host.name}",
             code=ExitCode.REFUSED,
         )

@@ -10,7 +10,7 @@ import typer
 
 from kdops.cli.config import HOST, INVENTORY, JSON, load
 from kdops.cli.output import emit, emit_json, say
-from kdops.errors import KdopsError, UsageError
+from kdops.errors import ExitCode, KdopsError, UsageError
 
 if TYPE_CHECKING:
     from kdops.host.status import HostStatus
@@ -62,9 +62,9 @@ def generate(
 
 def not_serving(status: HostStatus) -> KdopsError:
     """Return the error for an engine that does not serve now, or was not seen to."""
-    unit, host = status.unit, status.host
+    unit, host, code = status.unit, status.host, ExitCode.FAILED
     if not unit.exists:
-        why, remedy = unit.absence, f"kdops deploy {host}"
+        why, remedy, code = unit.absence, f"kdops deploy {host}", ExitCode.REFUSED
         if unit.load == "masked":
             remedy += " writes the unit again, where it should serve"
     elif unit.active in ("activating", "deactivating", "reloading"):
@@ -74,7 +74,7 @@ def not_serving(status: HostStatus) -> KdopsError:
         why, remedy = f"its HTTP side was not read: {said}", f"see kdops status {host}, then try again"
     else:
         why, remedy = f"the service is {unit.active}", f"kdops start {host}; why it ended: kdops logs {host}"
-    return KdopsError(f"{host}: the engine does not serve", cause=why, remedy=remedy)
+    return KdopsError(f"{host}: the engine does not serve", cause=why, remedy=remedy, code=code)
 
 
 def _summary(answer: Generation) -> str:

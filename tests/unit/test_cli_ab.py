@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kdops import host
 from kdops.cli import ab, main
 from kdops.deploy import client
+from kdops.errors import ExitCode
+from kdops.host.status import HostStatus, UnitState
 from kdops.store import Store
 
 pytestmark = pytest.mark.unit
@@ -35,6 +39,29 @@ def test_a_run_of_bench_cannot_be_resumed(
     Store().open_run("r1", "one", "2026-01-01T00:00:00+00:00", plan)
     assert call(monkeypatch, "ab", "resume", "r1") == 2
     assert "kdops bench one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("active", "release", "code", "remedy"),
+    [
+        ("inactive", "linear-1", ExitCode.FAILED, "kdops start one"),
+        ("active", None, ExitCode.REFUSED, "kdops deploy one"),
+    ],
+)
+def test_bench_measures_only_a_release_that_serves(
+    state: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    active: str,
+    release: str | None,
+    code: int,
+    remedy: str,
+) -> None:
+    seen = HostStatus("one", UnitState("kdtree-one.service", "loaded", active), release=release)
+    monkeypatch.setattr(host, "HostConnection", contextlib.nullcontext)
+    monkeypatch.setattr(host, "probe", lambda _: seen)
+    assert call(monkeypatch, "bench", "one", "-i", str(state / "lab.yml")) == code
+    assert f"remedy: {remedy}" in capsys.readouterr().err
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:

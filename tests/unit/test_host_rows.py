@@ -5,7 +5,7 @@ import pytest
 from kdops.cli.generate import not_serving
 from kdops.cli.status_table import table
 from kdops.diagnose.failures import classify
-from kdops.errors import UnreachableError
+from kdops.errors import ExitCode, UnreachableError
 from kdops.host.status import EngineState, HostStatus, LastOutcome, OpenTransaction, UnitState, Why
 from kdops.observe.row import row
 from kdops.text import duration
@@ -164,3 +164,4 @@ def test_a_unit_that_is_not_loaded_is_told_for_what_it_is(load, said):
     error = not_serving(HostStatus("g", UnitState("kdtree-g.service", load)))
     assert error.cause.startswith(said)
     assert error.remedy.startswith("kdops deploy g")
+    assert error.code == ExitCode.REFUSED
