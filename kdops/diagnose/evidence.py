@@ -165,13 +165,16 @@ class GpuUse:
 @dataclass(frozen=True)
 class Unit:
     """The service as systemd sees it. cpu_quota: CPU seconds a second, None without a limit; throttled:
-    share of the scheduler periods in which that limit stopped the engine."""
+    share of the scheduler periods in which that limit stopped the engine. since: when it came into this
+    state, empty if it has been in it since the boot; absence: why there is no such unit to start."""
 
     active: str = ""
     restarts: int = 0
     cpu_quota: float | None = None
     throttled: float | None = None
     drift: tuple[str, ...] = ()
+    since: str = ""
+    absence: str = ""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from kdops.diagnose.evidence import Unit
+from kdops.host.status import UnitState
 from kdops.loose import digits
 
 _SPANS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
@@ -22,12 +23,15 @@ def unit(text: str, drift: tuple[str, ...] = ()) -> Unit:
             told[key.strip()] = value.strip()
     quota = _seconds(told.get("CPUQuotaPerSecUSec", ""))
     periods, stopped = digits(told.get("nr_periods")), digits(told.get("nr_throttled"))
+    load = told.get("LoadState", "loaded")
     return Unit(
         active=told.get("ActiveState", ""),
         restarts=digits(told.get("NRestarts")) or 0,
         cpu_quota=quota,
         throttled=min(1.0, (stopped or 0) / periods) if quota is not None and periods else None,
         drift=drift,
+        since=told.get("StateChangeTimestamp", ""),
+        absence="" if load == "loaded" else UnitState(told.get("Id", "the unit"), load).absence,
     )
 
 

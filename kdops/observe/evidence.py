@@ -21,7 +21,7 @@ from kdops.store import Store, StoredRun
 _LINES = 100_000
 _DEADLINE_S = 30.0
 _UNIT = """
-systemctl show "$1" -p ActiveState -p NRestarts -p CPUQuotaPerSecUSec -p ControlGroup
+systemctl show "$1" -p Id,LoadState,ActiveState,StateChangeTimestamp,NRestarts,CPUQuotaPerSecUSec
 cat "/sys/fs/cgroup$(systemctl show -P ControlGroup "$1")/cpu.stat" 2>/dev/null; true"""
 _MANIFEST = f'cat "{ON_HOST.releases}/$1/manifest.json" 2>/dev/null; true'
 

@@ -110,6 +110,24 @@ def test_a_crash_is_tied_to_what_the_last_good_release_had_otherwise(store: Stor
 
 
 @pytest.mark.parametrize(
+    ("load", "title", "remedy"),
+    [
+        ("loaded", "the service is stopped", "kdops start ct200"),
+        ("masked", "kdtree-ct200.service is masked", "kdops deploy ct200"),
+        ("not-found", "nothing is deployed", "kdops deploy ct200"),
+    ],
+)
+def test_a_service_that_is_down_without_a_failure(store: Store, load: str, title: str, remedy: str) -> None:
+    down = Recorded(properties={"LoadState": load, "ActiveState": "inactive"}, engine=None)
+    down.unit = f"Id=kdtree-ct200.service\nLoadState={load}\nActiveState=inactive\n"
+    down.unit += "StateChangeTimestamp=Mon 2026-11-30 01:00:00 UTC\n"
+    (finding,) = diagnose(evidence(down, store))
+    assert (finding.id, finding.severity, finding.remedy) == ("not-running", "wrong", remedy)
+    assert title in finding.title
+    assert finding.evidence == ("unit inactive since Mon 2026-11-30 01:00:00 UTC",)
+
+
+@pytest.mark.parametrize(
     ("lines", "id_"), [({}, "deploy-failed"), ({"evidence": ["CUDA out of memory"]}, "oom")], ids=str
 )
 def test_a_deploy_that_went_back_is_a_note(store: Store, lines: dict[str, Any], id_: str) -> None:

@@ -202,6 +202,7 @@ CASES: dict[str, Evidence] = {
         stretches=(),
         journal=generation([(2700 + 75 * i, 0.044 + 0.0022 * i, 2.9) for i in range(20)]),
     ),
+    "not-running": but(unit=Unit("inactive")),
     "unknown-failure": but(unit=Unit("failed", 3)),
     "unlike-arms": but(
         measurement=measured(arm("linear", 3.2, 0.03), arm("ddtree", 3.3, 0.03, graphs=False))
@@ -284,7 +285,7 @@ def test_a_service_that_runs_has_got_over_its_failure() -> None:
     failure = classify(["torch.AcceleratorError: CUDA error: an illegal memory access was encountered"])
     journal = Journal(failure=failure)
     assert diagnose(but(journal=journal, unit=Unit("active", 0))) == ()
-    assert diagnose(but(journal=journal, unit=Unit("inactive", 0))) == ()
+    assert ids(but(journal=journal, unit=Unit("inactive", 0))) == ["not-running"]
     again = diagnose(but(journal=journal, unit=Unit("active", 2)))[0]
     assert (again.id, again.severity) == ("illegal-memory-access", "slow")
     assert "2 restarts" in again.evidence[1]

@@ -32,6 +32,31 @@ def failed(e: Evidence) -> tuple[Finding, ...]:
     return (_of_class(e, failure, Severity.SLOW if runs else Severity.WRONG, (*again, *changed)),)
 
 
+def stopped(e: Evidence) -> tuple[Finding, ...]:
+    """The service is down and did not fail: it was stopped, was never started, or is not there."""
+    unit = e.unit
+    if unit is None or unit.active != "inactive":
+        return ()
+    return (
+        Finding(
+            "not-running",
+            unit.absence or "the service is stopped",
+            Severity.WRONG,
+            Confidence.CERTAIN,
+            "systemd there has no unit that it could start"
+            if unit.absence
+            else "it did not fail: it was stopped, or not started since the boot",
+            f"kdops deploy {e.host}" if unit.absence else f"kdops start {e.host}",
+            f"kdops history {e.host}" if unit.absence else f"kdops logs {e.host}",
+            (
+                f"unit inactive since {unit.since}"
+                if unit.since
+                else "unit inactive: no start since the boot",
+            ),
+        ),
+    )
+
+
 def restarted(e: Evidence) -> tuple[Finding, ...]:
     """systemd restarted the service, or it is down, and no line says why."""
     named = e.journal and e.journal.failure

@@ -23,6 +23,7 @@ Rule = Callable[[Evidence], tuple[Finding, ...]]
 
 RULES: tuple[Rule, ...] = (
     service.failed,
+    service.stopped,
     consistency.not_lossless,
     consistency.broken_invariant,
     consistency.flat_commit,
@@ -86,6 +87,7 @@ IDS: tuple[str, ...] = (
     "fallback-active",
     "prefix-cache-off",
     "step-time-growth",
+    "not-running",
     "unknown-failure",
     "unlike-arms",
     "text-dependent-acceptance",
