@@ -21,6 +21,9 @@ listed: any.
 _LAYOUT = ("base_gpu_id", "gpu_id_step", "nnodes", "dp_size")
 """SGLang's options that give the ranks other GPUs than the first of this host, one each."""
 
+_HEAD_GROUPS = ("dp_size", "attn_dp_size", "attn_cp_size")
+"""SGLang's options that give a rank more heads than a tp-th of them."""
+
 _ARCHITECTURES = {"fa3": (80, 90), "flashmla": (90, 119), "trtllm_mla": (100, 129), "trtllm_mha": (90, 129)}
 """Lowest and highest compute capability × 10 a backend runs on (SGLang 0.5.23 refuses others; flashmla has no
 CUDA kernel from sm_120 on: kernels/ops/attention/flash_mla_sm120.py, which flashmla_backend.py does not use).
@@ -129,6 +132,8 @@ def _model(config: EngineConfig, host: Host) -> Iterator[Problem]:
     if target:
         for text in _heads(config, host, mla=not target.kv_heads):
             yield _problem(config, "attention_backend", text)
+    for text in _split(config, target, draft):
+        yield _problem(config, "tp", text)
     context = config.context_length or (target.positions if target else None)
     for key, text in _limits(config, context, target, draft):
         yield _problem(config, key, text)
@@ -144,6 +149,20 @@ def _heads(config: EngineConfig, host: Host, *, mla: bool) -> Iterator[str]:
         yield "trtllm_mla is for MLA only, which the model does not have"
     if config.attention_backend == "fa4" and mla and not _FA4_MLA[0] <= host.gpu.sm <= _FA4_MLA[1]:
         yield f"fa4 has no kernels for MLA on {host.gpu.name} (sm_{host.gpu.sm}); triton has"
+
+
+def _split(
+    config: EngineConfig, target: facts.ModelFacts | None, draft: facts.ModelFacts | None
+) -> Iterator[str]:
+    """Heads that tp does not divide. SGLang 0.5.23 pads them on the CPU (configs/update_config.py), and data
+    or context parallelism splits them among fewer ranks: neither is judged.
+    """
+    others = (sglang_options.given(config.extra_args, option) for option in _HEAD_GROUPS)
+    if config.device != "cuda" or any(others):
+        return
+    for model, read in (("target", target), ("drafter", draft)):
+        if read and read.heads and read.heads % config.tp:
+            yield f"{config.tp} does not divide the {read.heads} attention heads of the {model}"
 
 
 def _limits(

@@ -16,13 +16,14 @@ _DTYPE_BYTES = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """layers; kv_values: KV cache values a token and layer, over all heads; kv_heads: heads they are split
-    into, 0 for MLA, whose one latent is replicated on every rank; dtype_bytes: of the checkpoint; positions:
-    longest context; block_size: of a DFlash drafter; weight_bytes: of the whole model on disk, None if
-    unknown.
+    """layers; heads: of attention, None if unknown; kv_values: KV cache values a token and layer, over all
+    heads; kv_heads: heads they are split into, 0 for MLA, whose one latent is replicated on every rank;
+    dtype_bytes: of the checkpoint; positions: longest context; block_size: of a DFlash drafter; weight_bytes:
+    of the whole model on disk, None if unknown.
     """
 
     layers: int
+    heads: int | None
     kv_values: int
     kv_heads: int
     dtype_bytes: int
@@ -51,22 +52,24 @@ def from_config(config: Mapping[str, Any], *, weight_bytes: int | None = None, s
     if isinstance(text, Mapping):
         config = {**config, **text}
     layers = _count(config, "num_hidden_layers")
+    heads = _count(config, "num_attention_heads") if "num_attention_heads" in config else None
     if config.get("kv_lora_rank") is not None:
-        heads, values = 0, _count(config, "kv_lora_rank") + _count(config, "qk_rope_head_dim")
+        kv_heads, values = 0, _count(config, "kv_lora_rank") + _count(config, "qk_rope_head_dim")
     else:
         queries = _count(config, "num_attention_heads")
-        heads = _count(config, "num_key_value_heads") if "num_key_value_heads" in config else queries
+        kv_heads = _count(config, "num_key_value_heads") if "num_key_value_heads" in config else queries
         size = (
             _count(config, "head_dim") if config.get("head_dim") else _count(config, "hidden_size") // queries
         )
-        values = 2 * heads * size
+        values = 2 * kv_heads * size
     dtype = str(config.get("dtype") or config.get("torch_dtype") or "bfloat16")
     if dtype not in _DTYPE_BYTES:
         raise ValueError(f"dtype {dtype!r} is not known")
     return ModelFacts(
         layers=layers,
+        heads=heads,
         kv_values=values,
-        kv_heads=heads,
+        kv_heads=kv_heads,
         dtype_bytes=_DTYPE_BYTES[dtype],
         positions=_count(config, "max_position_embeddings") if "max_position_embeddings" in config else None,
         block_size=_count(config, "block_size") if "block_size" in config else None,

@@ -117,6 +117,26 @@ def test_what_only_another_algorithm_or_layout_forbids_is_let_through(
     assert engine_config(host(tmp_path, FACTS), profile, changes).profile == profile
 
 
+@pytest.mark.parametrize(
+    ("profile", "changes", "refused"),
+    [
+        ("linear", {"tp": 3}, ["target", "drafter"]),
+        ("autoregressive", {"tp": 3}, ["target"]),
+        ("linear", {"tp": 4}, []),
+        ("autoregressive", {"tp": 3, "extra_args": {"dp-size": 3}}, []),
+        ("linear", {"tp": 3, "device": "cpu"}, []),
+    ],
+)
+def test_a_tp_that_does_not_divide_the_heads_is_refused(
+    profile: str, changes: dict[str, object], refused: list[str]
+) -> None:
+    found = fleet.load().one("b300")
+    said = [one.text for one in contradictions(typed_config(found, profile, changes), found)]
+    assert [text for text in said if text.startswith("engine_tp: ")] == [
+        f"engine_tp: 3 does not divide the 64 attention heads of the {model}" for model in refused
+    ]
+
+
 @pytest.mark.parametrize("name", ["ct200", "lab0"])
 def test_auto_budget_is_bound_by_neither_block_nor_cap_nor_ranks(name: str) -> None:
     changes = {"tree_budget": "auto", "topk_cap": 1}
