@@ -24,6 +24,11 @@ class Kind(StrEnum):
     END = "end"
 
 
+def environment(variable: str) -> str:
+    """Return the option of a deploy that sets one variable (NAME: VALUE), as a shell takes it."""
+    return f"--set 'engine_environment={{{variable}}}' (replaces the whole mapping)"
+
+
 @dataclass(frozen=True)
 class FailureClass:
     """id: heading in docs/failures.md. cause, remedy: one sentence each. patterns: regular expressions

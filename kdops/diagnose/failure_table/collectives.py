@@ -1,6 +1,6 @@
 """Ranks that talk to each other. Texts: NCCL 2.27, torch 2.9 (ProcessGroupNCCL, gloo, TCPStore)."""
 
-from kdops.diagnose.failure_class import FailureClass, Kind
+from kdops.diagnose.failure_class import FailureClass, Kind, environment
 
 CLASSES = (
     FailureClass(
@@ -8,8 +8,8 @@ CLASSES = (
         "GPUs cannot reach each other directly",
         "peer-to-peer copies over PCIe are refused or hang (ACS, IOMMU or a virtual machine), although the "
         "topology tool says that they work",
-        "run the collective test of kdops check HOST; then --set engine_environment={NCCL_P2P_DISABLE: '1'} "
-        "(slower), or turn ACS off in the firmware",
+        f"run the collective test of kdops check HOST; then {environment('NCCL_P2P_DISABLE: 1')}, "
+        "slower, or turn ACS off in the firmware",
         (
             r"peer access is not supported between these two devices",
             r"[Pp]eer mapping resources exhausted",
@@ -20,7 +20,7 @@ CLASSES = (
         "nccl-multicast",
         "NVLink multicast (NVLS) could not be set up",
         "NCCL tried NVLS, which this machine's fabric or virtualisation does not offer",
-        "--set engine_environment={NCCL_NVLS_ENABLE: '0'}",
+        environment("NCCL_NVLS_ENABLE: 0"),
         (
             r"NCCL WARN .*(?:NVLS|nvls|[Mm]ulticast).*(?:fail|Failed|error)",
             r"transport/nvls\.cc:\d+ NCCL WARN",
@@ -31,7 +31,7 @@ CLASSES = (
         "nccl-network",
         "NCCL found no way between the ranks",
         "NCCL chose a network interface that does not work, or a socket was refused",
-        "name the interface: --set engine_environment={NCCL_SOCKET_IFNAME: lo} on one host",
+        f"name the interface: {environment('NCCL_SOCKET_IFNAME: lo')} on one host",
         (
             r"NCCL WARN Bootstrap : no socket interface found",
             r"NCCL WARN .*Call to connect .*failed",
@@ -44,7 +44,7 @@ CLASSES = (
         "one rank did not come to a collective operation: it died or hangs, or the link between two GPUs "
         "hangs (PCIe peer-to-peer)",
         "look for an earlier failure of another rank; if there is none, run the collective test: kdops check "
-        "HOST, then --set engine_environment={NCCL_P2P_DISABLE: '1'}",
+        f"HOST, then {environment('NCCL_P2P_DISABLE: 1')}",
         (
             r"Watchdog caught collective operation timeout",
             r"ran for \d+ milliseconds before timing out",
@@ -56,7 +56,7 @@ CLASSES = (
         "nccl-error",
         "NCCL failed",
         "NCCL reports a failed system or CUDA call and does not say which",
-        "--set engine_environment={NCCL_DEBUG: WARN} and start again: its own warning names the call",
+        f"{environment('NCCL_DEBUG: WARN')} and start again: its own warning names the call",
         (
             r"ncclUnhandledCudaError",
             r"ncclSystemError",

@@ -1,6 +1,6 @@
 """GPU, driver and kernels. Texts: CUDA 12 and 13, NVRM Xid messages, torch 2.9, Triton 3."""
 
-from kdops.diagnose.failure_class import FailureClass
+from kdops.diagnose.failure_class import FailureClass, environment
 
 CLASSES = (
     FailureClass(
@@ -36,7 +36,7 @@ CLASSES = (
         "a bug that depends on settings (context above the model's positions, page size, memory fraction, "
         "backend): CUDA reports it at a later call, so the last line is not the place",
         "compare with the last good release (kdops diagnose names the settings that differ) and go back: "
-        "kdops rollback HOST; to find the place: --set engine_environment={CUDA_LAUNCH_BLOCKING: '1'}",
+        f"kdops rollback HOST; to find the place: {environment('CUDA_LAUNCH_BLOCKING: 1')}",
         (
             r"an illegal memory access was encountered",
             r"CUDA error: misaligned address",
