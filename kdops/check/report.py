@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kdops.errors import ExitCode, KdopsError
@@ -29,14 +30,17 @@ def report(host: str, profile: str, rows: Iterable[Row], seconds: float) -> Repo
     return Report(host, profile, tuple(worst_first(dict.fromkeys(rows))), round(seconds, 1))
 
 
-def refusal(found: Report) -> KdopsError:
-    """Return the error of a deploy that this report refuses: its first failing row, then the others."""
+def refusal(found: Report, options: Sequence[str] = ()) -> KdopsError:
+    """Return the error of a deploy that this report refuses: its first failing row, then the others.
+
+    options: what `kdops check` needs besides the profile to look at the same settings.
+    """
     first, *rest = [row for row in found.rows if row.state is State.FAIL]
-    every = f"`kdops check {found.host} --profile {found.profile}` shows every row"
+    check = shlex.join(["kdops", "check", found.host, "--profile", found.profile, *options])
     return KdopsError(
         f"{found.host}: {first.headline}",
         cause=first.text,
-        remedy=f"{first.remedy}; nothing was changed. {every}",
+        remedy=f"{first.remedy}; nothing was changed. `{check}` shows every row",
         code=ExitCode.REFUSED,
         evidence=tuple(f"also: {row.found}; {row.remedy}" for row in rest),
     )

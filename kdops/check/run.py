@@ -6,7 +6,7 @@ import dataclasses
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,13 @@ def online(config: EngineConfig, host: Host, bundle: Bundle, connection: HostCon
     return report(host.name, config.profile, rows, time.monotonic() - begun)
 
 
-def before_deploy(host: Host, config: EngineConfig, new: Bundle) -> Callable[[Display], None]:
-    """Return what checks the host as the first part of a deploy and raises its refusal (exit 5)."""
+def before_deploy(
+    host: Host, config: EngineConfig, new: Bundle, options: Sequence[str] = ()
+) -> Callable[[Display], None]:
+    """Return what checks the host as the first part of a deploy and raises its refusal (exit 5).
+
+    options: the deploy's `--set` words, which its refusal repeats.
+    """
 
     def run(shown: Display) -> None:
         shown.show(Now("lock", f"check {new.release}"))
@@ -56,7 +61,7 @@ def before_deploy(host: Host, config: EngineConfig, new: Bundle) -> Callable[[Di
             if row.state is State.WARN:
                 shown.note(f"[check] {row.found}: {row.remedy}")
         if found.refused:
-            raise refusal(found)
+            raise refusal(found, options)
 
     return run
 

@@ -42,6 +42,11 @@ def overrides(pairs: Sequence[str] | None) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in pairs or ())
 
 
+def repeated(pairs: Sequence[str] | None) -> list[str]:
+    """Return the words of the `--set` options, for a command told to the user."""
+    return [word for pair in pairs or () for word in ("--set", pair)]
+
+
 def load(inventory: Path | None) -> Fleet:
     """Load the fleet and pass on what Ansible found odd."""
     from kdops import fleet

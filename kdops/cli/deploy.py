@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from kdops.cli.config import HOST, INVENTORY, JSON, PROFILE, SET, load, overrides
+from kdops.cli.config import HOST, INVENTORY, JSON, PROFILE, SET, load, overrides, repeated
 from kdops.cli.output import emit, emit_json, say
 from kdops.errors import ExitCode, UsageError
 
@@ -76,7 +76,7 @@ def deploy(
         _show_check(host, new, limits, with_diff=diff, as_json=as_json)
         return
     with display() as shown:
-        done = client.deploy(host, new, limits, shown, before_deploy(host, config, new))
+        done = client.deploy(host, new, limits, shown, before_deploy(host, config, new, repeated(changes)))
     record.deployed(host, new, done.outcome, say)
     _show(host, done, as_json)
     foreseen = foresee(config, host)
@@ -110,7 +110,7 @@ def plan(
         emit("\n".join(lines) or f"nothing to change: {made.release} serves on {host.name}")
     if made.drift:
         words = ["kdops", "deploy", host.name, *(("--profile", profile) if profile else ())]
-        again = shlex.join([*words, *(word for change in changes or () for word in ("--set", change))])
+        again = shlex.join([*words, *repeated(changes)])
         say(f"remedy: {again} puts the host right; what is to stay goes into the inventory before")
         raise typer.Exit(ExitCode.DRIFT)
     if made.changes == (NOT_RUNNING,):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdops import fleet
-from kdops.check import offline, settings
+from kdops.check import offline, run, settings
 from kdops.check.report import refusal, report
 from kdops.check.run import question, with_configs
+from kdops.cli.config import repeated
 from kdops.deploy import bundle
-from kdops.errors import UsageError
+from kdops.deploy.progress import Lines
+from kdops.errors import KdopsError, UsageError
 from kdops.fleet import engine_config, pair, sglang_options
 from kdops.fleet.resolve import typed_config
 from kdops.guard.checks.ask import parse
@@ -207,3 +210,16 @@ def test_a_refusal_names_the_first_row_with_cause_and_remedy() -> None:
     error = refusal(report("lab0", "linear", made, 1.0))
     assert (error.code, error.title, error.cause) == (5, "lab0: port 1 is taken", "by x")
     assert error.remedy.startswith("stop it; nothing was changed")
+
+
+def test_a_refused_deploy_is_checked_with_its_own_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = fleet.load().one("ct200")
+    config, made = engine_config(found, "linear"), [Row("ports", State.FAIL, "by x", "stop it")]
+    monkeypatch.setattr(run, "HostConnection", lambda host: contextlib.nullcontext())
+    monkeypatch.setattr(run, "online", lambda *_: report("ct200", "linear", made, 1.0))
+    options = repeated(["tp=8", "engine_environment={NCCL_DEBUG: WARN}"])
+    check = run.before_deploy(found, config, bundle.build(config, found), options)
+    with pytest.raises(KdopsError) as caught:
+        check(Lines(lambda text: None))
+    told = "`kdops check ct200 --profile linear --set tp=8 --set 'engine_environment={NCCL_DEBUG: WARN}'`"
+    assert told in caught.value.remedy
