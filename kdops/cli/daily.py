@@ -122,8 +122,11 @@ def logs(
                 emit(log_text.shown(entry, raw=raw, as_json=as_json))
         else:
             with HostConnection(host) as connection:
-                for entry in journal.read(connection, query):
-                    emit(log_text.shown(entry, raw=raw, as_json=as_json))
+                found = journal.read(connection, query)
+            for entry in found:
+                emit(log_text.shown(entry, raw=raw, as_json=as_json))
+            if wanted and not found and limit != 0:
+                say("no line matches")
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 

@@ -1,14 +1,19 @@
 """What `kdops logs` shows of an entry, and which entries `--grep` chooses."""
 
+import contextlib
 import json
 import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from kdops import host
 from kdops.cli.log_text import pattern, shown, without_stamp
+from kdops.cli.main import app
 from kdops.errors import UsageError
+from kdops.host import follow
 from kdops.host.journal import Entry
 
 pytestmark = pytest.mark.unit
@@ -90,3 +95,21 @@ def test_what_is_no_expression_is_told_in_a_few_words(expression: str) -> None:
         pattern(expression)
     assert "is no regular expression" in refused.value.title
     assert len(refused.value.title) + len(refused.value.cause) < 1000
+
+
+@pytest.mark.parametrize(
+    ("options", "found", "said"),
+    [
+        (("--grep", "x"), [], "no line matches\n"),
+        (("--grep", "x"), ["an x"], ""),
+        (("--grep", "x", "-n", "0"), [], ""),
+        ((), [], ""),
+    ],
+)
+def test_a_pattern_that_no_line_has_is_told(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], found: list[str], said: str
+) -> None:
+    monkeypatch.setattr(host, "HostConnection", lambda host: contextlib.nullcontext())
+    monkeypatch.setattr(follow, "read", lambda connection, query: [entry(text) for text in found])
+    done = CliRunner().invoke(app, ["logs", "lab0", *options])
+    assert (done.exit_code, len(done.stdout.splitlines()), done.stderr) == (0, len(found), said)
