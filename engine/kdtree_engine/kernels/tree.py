@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import triton
 
-from kdtree_engine.batched import BatchedTree, BatchedWalk
+from kdtree_engine.batched import BatchedTree, BatchedWalk, root_only
 from kdtree_engine.kernels.tree_kernel import build_kernel, walk_kernel
 from kdtree_engine.tree import max_nodes
 
@@ -18,6 +18,8 @@ def build(
     limit = max_nodes(depths, width)
     if not 1 <= budget <= limit:
         raise ValueError(f"a tree of this depth and width has 1 to {limit} nodes, not {budget}")
+    if budget == 1:  # Triton 3.6 compiles no such loop for sm_90
+        return root_only(root)
     tokens, depth, rank, parent = (
         torch.empty(batch, budget, dtype=torch.int64, device=logp.device) for _ in range(4)
     )

@@ -35,30 +35,29 @@ def build_kernel(
     parent = tl.full([NODES], -1, tl.int32)
     offered = tl.zeros([NODES], tl.int32)  # the rank a node offers next
     count = 1
-    if BUDGET > 1:  # Triton 3.6 fails on a load in a loop that never runs, as for the root alone
-        while count < BUDGET:
-            open_ = (node < count) & (depth < DEPTHS) & (offered < WIDTH)
-            gain = tl.load(LOGP + depth * WIDTH + offered, mask=open_, other=0.0)
-            gain = tl.where(
-                gain == gain, tl.minimum(gain, 0.0), -float("inf")
-            )  # as batched.build: no NaN, at most 0
-            offer = tl.where(open_, score + gain, -float("inf"))
-            best = tl.max(offer, 0)
-            order = tl.where(open_ & (offer == best), depth * NODES + node, DEPTHS * NODES + NODES)
-            if count <= SPINE:
-                order = tl.where(node == count - 1, 0, DEPTHS * NODES + NODES)
-            chosen = tl.argmin(order, 0)
-            here = node == chosen
-            chosen_rank = tl.sum(tl.where(here, offered, 0), 0)
-            chosen_depth = tl.sum(tl.where(here, depth, 0), 0) + 1
-            chosen_score = tl.sum(tl.where(here, score, 0.0), 0) + tl.sum(tl.where(here, gain, 0.0), 0)
-            offered = tl.where(here, offered + 1, offered)
-            new = node == count
-            score = tl.where(new, chosen_score, score)
-            depth = tl.where(new, chosen_depth, depth)
-            rank = tl.where(new, chosen_rank, rank)
-            parent = tl.where(new, chosen, parent)
-            count += 1
+    while count < BUDGET:
+        open_ = (node < count) & (depth < DEPTHS) & (offered < WIDTH)
+        gain = tl.load(LOGP + depth * WIDTH + offered, mask=open_, other=0.0)
+        gain = tl.where(
+            gain == gain, tl.minimum(gain, 0.0), -float("inf")
+        )  # as batched.build: no NaN, at most 0
+        offer = tl.where(open_, score + gain, -float("inf"))
+        best = tl.max(offer, 0)
+        order = tl.where(open_ & (offer == best), depth * NODES + node, DEPTHS * NODES + NODES)
+        if count <= SPINE:
+            order = tl.where(node == count - 1, 0, DEPTHS * NODES + NODES)
+        chosen = tl.argmin(order, 0)
+        here = node == chosen
+        chosen_rank = tl.sum(tl.where(here, offered, 0), 0)
+        chosen_depth = tl.sum(tl.where(here, depth, 0), 0) + 1
+        chosen_score = tl.sum(tl.where(here, score, 0.0), 0) + tl.sum(tl.where(here, gain, 0.0), 0)
+        offered = tl.where(here, offered + 1, offered)
+        new = node == count
+        score = tl.where(new, chosen_score, score)
+        depth = tl.where(new, chosen_depth, depth)
+        rank = tl.where(new, chosen_rank, rank)
+        parent = tl.where(new, chosen, parent)
+        count += 1
     live = node < BUDGET
     place = request * BUDGET + node
     token = tl.load(CANDIDATES + (depth - 1) * WIDTH + rank, mask=live & (node > 0), other=0)
