@@ -184,6 +184,8 @@ def main(arguments: Sequence[str]) -> int:
         "--samples", type=int, default=draws.SAMPLES, help="answers to each prompt of the draws"
     )
     asked = parser.parse_args(arguments)
+    if asked.replay and AUTOREGRESSIVE.name not in asked.arms:
+        parser.error("--replay needs the arm autoregressive: its tokens are what is replayed")
     wanted = planned_waves(asked)
     if asked.plan:
         return planned(wanted)

@@ -92,6 +92,7 @@ def test_a_wrong_arm_or_cell_is_named(capsys: pytest.CaptureFixture[str]) -> Non
         (["--arms", "ddtree-9"], "ddtree-9"),
         (["--cells", "100x1"], "100x1"),
         (["--setups", "grafs/1"], "grafs/1"),
+        (["--replay", "--arms", "dflash", "ddtree-8"], "--replay needs the arm autoregressive"),
     ):
         with pytest.raises(SystemExit) as ended:
             equality.main(["results.json", *words])
