@@ -43,7 +43,9 @@ def check_pair(target: Target, drafter: Drafter, window: int | None) -> None:
     ):
         if own is not None and wanted is not None and own != wanted:
             raise RefusedError(f"the drafter's {what} is {own}, but the target has {wanted}")
-    outside = [layer for layer in drafter.features if target.layers is not None and layer >= target.layers]
+    outside = [
+        layer for layer in drafter.features if target.layers is not None and not 0 <= layer < target.layers
+    ]
     if outside:
         raise RefusedError(f"the drafter reads layer {outside[0]} of a target that has {target.layers}")
     if window is None and drafter.positions is not None and drafter.positions < target.context:

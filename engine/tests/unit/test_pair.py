@@ -24,6 +24,7 @@ DRAFTER = Drafter(
         ({"hidden_size": 512}, "the drafter's hidden size is 512, but the target has 256"),
         ({"trained_on": 61}, "the drafter's number of target layers is 61, but the target has 6"),
         ({"features": (1, 6)}, "the drafter reads layer 6 of a target that has 6"),
+        ({"features": (-1, 2)}, "the drafter reads layer -1 of a target that has 6"),
         (
             {"positions": 4096},
             "the drafter knows 4096 positions, but context-length is 8192: set speculative-draft-window-size",
